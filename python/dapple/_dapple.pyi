@@ -59,6 +59,8 @@ class PlanKeywords(TypedDict, total=False):
     """the share of the area a random resized crop takes (default: 0.08:1 if --crop-ratio is given)"""
     crop_ratio: tuple[float, float] | str | None
     """the width of a random resized crop over its height (default: 3/4 to 4/3 if --crop-scale is given)"""
+    pixel_noise: float | None
+    """the standard deviation of Gaussian noise on the values of each view, of values from 0 to 1 (default: none)"""
     views: int | None
     """the number of views of a record averaged before clipping (default: 1)"""
     self_mix: int | None

@@ -27,6 +27,8 @@ def check_plan(plan: dapple.Plan) -> None:
         what = "averages of several images before clipping"
     elif "clip_quantile" in sections["privacy"]:
         what = "a clip norm that follows a quantile"
+    elif "pixel_noise" in sections.get("pipeline", {}):
+        what = "noise on pixels"
     else:
         return
     raise PlanError(f"Opacus cannot carry out {what}", "take it out of the plan, or train with `dapple train`")

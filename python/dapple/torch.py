@@ -119,6 +119,8 @@ class UniformCrop:
                 f"UniformCrop does not carry out {plan.operations[0]!r} before the crop",
                 "take the operations out of the plan and prepare the images with them, or use `dapple train`",
             )
+        if "pixel_noise" in plan.to_dict().get("pipeline", {}):
+            raise PlanError("UniformCrop adds no noise to pixels", "take pixel_noise out of the plan, or use `dapple train`")
         if plan.pad != (0, 0) and plan.pad_mode != "zero":
             raise PlanError(f"UniformCrop pads with zeros, but the plan says {plan.pad_mode}", 'use pad_mode="zero"')
         self.plan_hash = plan.hash

@@ -131,6 +131,7 @@ def test_other_sizes_are_refused():
         (dict(crop=None), "crop of fixed size"),
         (dict(pad=4, pad_mode="reflect"), "pads with zeros"),
         (dict(operations=["resize 12x10 bilinear"]), "does not carry out"),
+        (dict(pixel_noise=2.0), "adds no noise to pixels"),
     ],
 )
 def test_plans_that_a_crop_cannot_carry_out(change, message):

@@ -10,8 +10,8 @@ use dapple_plan::BracketPrecision;
 use dapple_plan::spec::keys::{KEYS, Key, Kind};
 
 use crate::verbs::{
-    account, audit, budget, calibrate, choose, completions, demo, eval, inclusion, keys, man, models,
-    predict, profile, report, reproduce, sweep, sweep_train, train, verify,
+    account, audit, budget, calibrate, choose, completions, demo, eval, inclusion, keys, man, measure,
+    models, predict, profile, report, reproduce, sweep, sweep_train, train, verify,
 };
 
 /// Differentially private training of vision models that counts every source of randomness.
@@ -45,6 +45,7 @@ pub(crate) enum Verb {
     Resume(train::ResumeArguments),
     Eval(eval::Arguments),
     Predict(predict::Arguments),
+    Measure(measure::Arguments),
     Report(report::Arguments),
     Verify(verify::Arguments),
     Audit(audit::Arguments),

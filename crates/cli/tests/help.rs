@@ -23,6 +23,7 @@ fn help_of_every_verb() {
         "resume",
         "eval",
         "predict",
+        "measure",
         "report",
         "verify",
         "audit",

@@ -161,6 +161,18 @@ fn an_interrupted_sweep_goes_on() {
     assert!(std::fs::read_to_string(&ledger).unwrap().contains("resumed"));
 }
 
+/// Noise on pixels leaves less of a region to be seen, and needs less noise on gradients.
+#[test]
+fn noisy_pixels_are_trained_and_priced() {
+    let sweep = "sweep-train plans/plan.toml --epsilons 1 --methods patch,noisy-pixels --seeds 1 --out sweep --json -q";
+    let answer = dapple_with(&format!("{sweep} --set pipeline.pixel_noise=4"), prepare).json();
+    let [seen, noise] = ["inclusion_probability", "noise_multiplier"]
+        .map(|name| column(&answer, name).iter().map(|value| value.as_f64().unwrap()).collect::<Vec<f64>>());
+    // 2 Phi(sqrt(48) / 8) - 1 for 4x4 pixels of three channels, from scipy.stats.norm.cdf.
+    assert!((seen[1] / seen[0] / 0.6135237692287671 - 1.0).abs() < 1e-9, "{seen:?}");
+    assert!(noise[1] < noise[0], "{noise:?}");
+}
+
 #[test]
 fn wrong_requests_are_refused_before_anything_is_trained() {
     let mut report = String::new();
@@ -171,6 +183,7 @@ fn wrong_requests_are_refused_before_anything_is_trained() {
         "plans/plan.toml --out sweep",
         "plans/plan.toml --out sweep --epsilons 1,-2",
         "plans/plan.toml --out sweep --epsilons 1 --methods tile",
+        "plans/plan.toml --out sweep --epsilons 1 --methods noisy-pixels",
         "plans/plan.toml --out sweep --epsilons 1 --seeds 0",
         "plans/plan.toml --out sweep --epsilons 1 --noise-multiplier 1",
         "plans/plan.toml --out sweep --epsilons 1 --set-for patch",

@@ -24,7 +24,7 @@ fn spec(text: &str) -> PlanSpec {
 }
 
 fn view_plan(text: &str) -> ViewPlan {
-    ViewPlan::of(&spec(text).data)
+    ViewPlan::check(&spec(text).data).unwrap()
 }
 
 fn plan(text: &str) -> Plan {
@@ -90,6 +90,36 @@ fn views(criterion: &mut Criterion) {
         let mut output = vec![0.0; views.view_length()];
         let mut random = MasterKey::from_seed(1).purpose(Purpose::Views).step(0).stream(0);
         criterion.bench_function(name, |bencher| {
+            bencher.iter(|| views.draw(black_box(&image), &mut random, &mut output).unwrap());
+        });
+    }
+}
+
+/// What each augmentation adds to a crop of 224x224.
+fn augmentations(criterion: &mut Criterion) {
+    let size = Size::new(256, 256).unwrap();
+    let bytes: Vec<u8> = (0..256 * 256 * 3).map(|value| (value * 31 % 251) as u8).collect();
+    let dataset = PackedImages::new(Path::new("bench"), size, 3, bytes.clone(), vec![0], 1).unwrap();
+    let image = Image::new(size, 3, Values::Bytes(bytes)).unwrap();
+    let plan = plan("[sampling]\nbatch = 1\nrecords = 10\nsteps = 1\n[pipeline]\ncrop = [224, 224]");
+    for augmentation in [
+        "invert",
+        "colour-jitter brightness=0.4 contrast=0.4 saturation=0.4",
+        "colour-jitter hue=0.1",
+        "equalize",
+        "cutout 56x56",
+        "affine degrees=10 translate=0.1 scale=0.9:1.1",
+        "blur 3 1",
+        "sharpness 1.5",
+        "sobel",
+        "noise 0.1",
+        "rand-augment 2 9",
+    ] {
+        let data = format!("[data]\naugment = [\"{augmentation}\"]");
+        let views = Views::new(plan.spatial(), &view_plan(&data), &dataset).unwrap();
+        let mut output = vec![0.0; views.view_length()];
+        let mut random = MasterKey::from_seed(1).purpose(Purpose::Views).step(0).stream(0);
+        criterion.bench_function(&format!("augment 224x224, 3 channels: {augmentation}"), |bencher| {
             bencher.iter(|| views.draw(black_box(&image), &mut random, &mut output).unwrap());
         });
     }
@@ -178,5 +208,5 @@ fn scenes(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, decoding, views, label_maps, samplers, scenes);
+criterion_group!(benches, decoding, views, augmentations, label_maps, samplers, scenes);
 criterion_main!(benches);

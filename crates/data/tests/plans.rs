@@ -49,8 +49,9 @@ fn every_example_is_read_solved_and_priced() {
             }
             _ => Views::new(plan.spatial(), &checked.views, &photographs()),
         };
-        let seen = spec.data.size.or(spec.pipeline.crop).unwrap();
-        assert_eq!(views.unwrap().shape()[1..], [seen.y as usize, seen.x as usize], "{name}");
+        // Views are of the crop's size, unless the plan says which.
+        let shown = spec.data.size.or(spec.pipeline.crop).unwrap();
+        assert_eq!(views.unwrap().shape()[1..], [shown.y as usize, shown.x as usize], "{name}");
         if spec.data.format == Some(DataFormat::StreetScenes) {
             let patch = spec.region.patch.unwrap();
             assert!(patch.x >= STREET_PATCH[0] && patch.y >= STREET_PATCH[1], "{name}");

@@ -48,6 +48,7 @@
 //!
 //! P is the patch-level paper. The crate is pure: it uses no files, clock, randomness or threads.
 
+mod augmentation;
 mod axis;
 mod closed_form;
 mod count;
@@ -72,6 +73,7 @@ mod size_law;
 mod views;
 mod windows;
 
+pub use augmentation::{AffineRanges, Augmentation, AugmentationKind, ColourJitter, PixelReach};
 pub use crop::{CropDistribution, ResizedCrop};
 pub use error::GeometryError;
 pub use heatmap::{HeatMap, heatmap};

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::graph::{Graph, Node, NodeId};
 use crate::loss::Loss;
 use crate::op::{Input, Op};
+use crate::tune::Tuning;
 
 /// The two sides of a cut. Both keep all parameters of the whole model, so that the model's values fit either of them as they are.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,9 +20,20 @@ impl Graph {
     /// Cuts a model where its frozen trunk ends. The answer is `None` if there is no frozen trunk with parameters, if the trainable part
     /// reads more than one of the trunk's values, or if the model has dropout or an auxiliary output, for which the halves would not do.
     pub fn halves(&self) -> Option<Halves> {
-        let trains = self.needs_gradient();
         let dropout = self.nodes.iter().any(|node| matches!(node.op, Op::Dropout(_)));
-        if dropout || !self.auxiliary.is_empty() || !trains[self.output.0] {
+        if dropout || !self.auxiliary.is_empty() { None } else { self.cut() }
+    }
+
+    /// The model up to its last layers, which are those that read what it computes here. The answer is `None` if there is nothing before
+    /// them, or if they read more than one value.
+    pub fn features(&self) -> Option<Self> {
+        let graph = self.clone().tuned(&Tuning::Head).ok()?;
+        graph.cut().map(|halves| halves.trunk)
+    }
+
+    fn cut(&self) -> Option<Halves> {
+        let trains = self.needs_gradient();
+        if !trains[self.output.0] {
             return None;
         }
         // A node that holds the value of a parameter belongs to the side that reads it.
@@ -70,7 +82,7 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tune::{Lora, Tuning};
+    use crate::tune::Lora;
     use crate::zoo::{self, LibraryNames, Norm, ResNet, TokenPooling, VisionTransformer, VitSize};
 
     fn transformer(tuning: &Tuning) -> Graph {
@@ -105,6 +117,16 @@ mod tests {
             assert!(!trunk.needs_gradient().contains(&true));
             // The cut is counted twice: as the output of the trunk, and as the input of the rest.
             assert_eq!(trunk.nodes().len() + rest.nodes().len(), graph.nodes().len() + 1);
+        }
+    }
+
+    #[test]
+    fn features_are_what_the_last_layers_read() {
+        let mobilenet = zoo::mobilenet_v2(&[3, 32, 32], 5, Norm::Frozen).unwrap();
+        let resnet = zoo::resnet(ResNet::R18, &[3, 32, 32], 5, Norm::Frozen).unwrap();
+        // Dropout before the last layer trains otherwise, but says the same.
+        for (graph, features) in [(mobilenet, 1280), (resnet, 512), (transformer(&Tuning::All), 192)] {
+            assert!(graph.features().is_some_and(|trunk| trunk.output_shape() == [features]));
         }
     }
 

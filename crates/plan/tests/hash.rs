@@ -35,7 +35,7 @@ const CLIPPED: &str =
 const ADAPTED: &str = "[privacy]\nclip_quantile = 0.5\n";
 
 /// For every hashed key, a plan as layers over the one on records, and a value of the key that makes it another plan.
-const CHANGES: [(&str, &str, &str); 35] = [
+const CHANGES: [(&str, &str, &str); 36] = [
     ("privacy.relation", "", "replace"),
     ("privacy.delta", "", "1e-6"),
     ("privacy.noise_multiplier", "", "2.0"),
@@ -54,6 +54,7 @@ const CHANGES: [(&str, &str, &str); 35] = [
     ("pipeline.crop", IMAGES, "7x8"),
     ("pipeline.crop_scale", IMAGES, "0.1:1"),
     ("pipeline.crop_ratio", IMAGES, "0.5:2"),
+    ("pipeline.pixel_noise", IMAGES, "2.0"),
     ("pipeline.views", IMAGES, "2"),
     ("mix.self_mix", VIEWS, "2"),
     ("mix.synthetic", VIEWS, "2"),

@@ -107,6 +107,7 @@ fn records_that_are_shown_in_several_ways_have_no_features() {
     type Change = fn(&mut PlanSpec);
     for (name, change) in [
         ("flipped", (|spec| spec.data.flip = Some(true)) as Change),
+        ("augmented", |spec| spec.data.augment = Some(vec!["noise 0.1".to_owned()])),
         ("seldom", |spec| spec.sampling.steps = Some(WORTH as u64 - 1)),
         ("all", |spec| spec.model.trainable = None),
         ("cropped", |spec| spec.set("pipeline.crop", "28x28").unwrap()),

@@ -191,30 +191,36 @@ fn reported<T>(result: Result<T, PlanError>) -> Result<Option<T>, PlanError> {
 
 fn spatial(plan: &Plan) -> Vec<Factor> {
     let spatial = plan.spatial();
-    let Some(seen) = spatial.seen() else {
-        return vec![Factor {
+    let noise = spatial.pixel_noise();
+    let mut factors = match spatial.seen() {
+        None => vec![Factor {
             name: "inclusion",
             value: Some(1.0),
             meaning: "there is no crop: every sampled image shows the region".to_owned(),
-        }];
+        }],
+        Some(seen) => {
+            let place = seen
+                .worst_origin
+                .map_or_else(String::new, |(x, y)| format!(", at its worst place ({x}, {y})"));
+            let counts = seen.counts.map_or_else(
+                || "expected over the sizes of random crops".to_owned(),
+                |counts| format!("{} of {} crops see the region", counts.hits, counts.crop_origins),
+            );
+            let (value, meaning) = (Some(seen.probability()), format!("{counts}{place}"));
+            vec![Factor { name: "inclusion, one view", value, meaning }]
+        }
     };
-    let place =
-        seen.worst_origin.map_or_else(String::new, |(x, y)| format!(", at its worst place ({x}, {y})"));
-    let counts = seen.counts.map_or_else(
-        || "expected over the sizes of random crops".to_owned(),
-        |counts| format!("{} of {} crops see the region", counts.hits, counts.crop_origins),
-    );
-    let mut factors = vec![Factor {
-        name: "inclusion, one view",
-        value: Some(seen.probability()),
-        meaning: format!("{counts}{place}"),
-    }];
-    if spatial.views() > 1 {
-        factors.push(Factor {
-            name: "inclusion",
-            value: Some(spatial.inclusion_probability()),
-            meaning: format!("at least one of {} views sees the region", spatial.views()),
-        });
+    factors.extend(noise.map(|noise| Factor {
+        name: "pixel noise",
+        value: Some(noise.distance()),
+        meaning: "a noisy view that shows the region tells two contents of it apart".to_owned(),
+    }));
+    if noise.is_some() || (spatial.views() > 1 && spatial.seen().is_some()) {
+        let meaning = match (spatial.views(), noise) {
+            (views, None) => format!("at least one of {views} views sees the region"),
+            (views, Some(_)) => format!("at least one of {views} views tells two contents of it apart"),
+        };
+        factors.push(Factor { name: "inclusion", value: Some(spatial.inclusion_probability()), meaning });
     }
     factors
 }

@@ -12,6 +12,7 @@ mod explain;
 pub(crate) mod inclusion;
 pub(crate) mod keys;
 pub(crate) mod man;
+pub(crate) mod measure;
 pub(crate) mod models;
 pub(crate) mod predict;
 pub(crate) mod profile;
@@ -41,6 +42,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Resume(arguments) => train::resume(&arguments),
         Verb::Eval(arguments) => eval::run(&arguments),
         Verb::Predict(arguments) => predict::run(&arguments),
+        Verb::Measure(arguments) => measure::run(&arguments),
         Verb::Report(arguments) => report::run(&arguments),
         Verb::Verify(arguments) => verify::run(&arguments),
         Verb::Audit(arguments) => audit::run(&arguments),

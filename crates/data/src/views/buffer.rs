@@ -11,7 +11,7 @@ thread_local! {
     static SPARE: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Numbers that are zero at first: nothing of an earlier image is left in them.
+/// Numbers that are zero, or a copy of others, at first: nothing of an earlier image is left in them.
 #[derive(Debug)]
 pub(super) struct Buffer(Vec<f32>);
 
@@ -20,6 +20,14 @@ impl Buffer {
         let mut values = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
         values.clear();
         values.resize(length, 0.0);
+        Self(values)
+    }
+
+    /// The same numbers again.
+    pub(super) fn copy_of(numbers: &[f32]) -> Self {
+        let mut values = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
+        values.clear();
+        values.extend_from_slice(numbers);
         Self(values)
     }
 }

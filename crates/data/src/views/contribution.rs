@@ -17,7 +17,8 @@ impl Views {
     #[must_use]
     pub fn is_fixed(&self) -> bool {
         let alone = self.views == 1 && self.synthetic.is_none() && self.mixtures == 0;
-        alone && self.crop.is_none() && !self.flip
+        let changed = self.flip || self.pixel_noise.is_some() || !self.augment.is_empty();
+        alone && self.crop.is_none() && !changed
     }
 
     /// Views of a record, synthetic images and mixtures among them.

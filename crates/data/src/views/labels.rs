@@ -17,7 +17,7 @@ impl Views {
     ///
     /// # Guarantee
     /// The image is shown as [`Views::draw`] shows it with the same stream: labels are never looked at to choose a crop. The labels of a
-    /// view are those of the pixels that it shows, by the same origin and the same coin. Zero padding has no label. A region of the label
+    /// view are those of the pixels that it shows, by the same origin, coin and warps. Zero padding has no label. A region of the label
     /// map changes a view's labels only if its crop meets the influence mask of that region of the image.
     ///
     /// # Errors
@@ -32,7 +32,11 @@ impl Views {
     ) -> Result<(), DataError> {
         self.check_size(image)?;
         let shown = self.show(image, |reaching| self.places(reaching, random), output)?;
-        self.label(image, map, &shown, labels)
+        self.label(image, map, &shown, labels)?;
+        self.change(random, output, |view, warp| {
+            warp.apply_to_labels(self.output, &mut labels[view * self.positions()..][..self.positions()]);
+        });
+        Ok(())
     }
 
     /// The views of an image for evaluation ([`Views::evaluate`]) with the labels of each.

@@ -1,5 +1,6 @@
 //! Carries out the spatial pipeline of a plan.
 
+mod augment;
 mod buffer;
 mod contribution;
 mod crop;
@@ -10,6 +11,7 @@ mod mapping;
 mod mixtures;
 mod normalise;
 mod resample;
+mod sizes;
 mod source;
 mod synthetic;
 #[cfg(test)]
@@ -17,16 +19,17 @@ mod tests;
 mod whole;
 
 use chacha20::rand_core::Rng;
-use dapple_geometry::{CropDistribution, Filter, Operation, Pipeline, Size};
+use dapple_geometry::{Augmentation, CropDistribution, Filter, Operation, Size};
 use dapple_plan::spec::Pixels;
 use dapple_plan::{Spatial, ViewPlan};
 
-use crate::{DataError, Dataset, Image};
+use crate::{DataError, Dataset, Image, TargetKind};
 use buffer::Buffer;
 use crop::CropPlace;
 use mapping::Mapping;
 use normalise::Normalise;
 use resample::Taps;
+use sizes::{follow, natural_size, size_of};
 use source::ViewSource;
 use synthetic::Synthetic;
 
@@ -38,13 +41,14 @@ pub(crate) const MAX_PIXELS: u64 = 1 << 28;
 /// The largest radius of a blur, because its cost grows with the radius.
 const MAX_RADIUS: u32 = 1024;
 
-/// Turns an image into what the model sees: the operations before the crop, the crops of the plan's views, mirroring behind the crop
-/// where the plan asks for it, resizing to the model's size, and normalisation by fixed constants.
+/// Turns an image into what the model sees: the operations before the crop, the crops of the plan's views, resizing to the model's size,
+/// mirroring and augmentations where the plan asks for them, and normalisation by fixed constants.
 ///
 /// # Guarantee
-/// It carries out the very [`Pipeline`] that the geometry priced, and only on images of the size it was priced for. A view depends on the
-/// pixels of a region only if its crop meets the region's influence mask ([`Pipeline::influence`]). Crops are drawn from the priced
-/// distribution, independently for each view. What happens behind the crop reads the crop alone, and constants never come from the data.
+/// It carries out the very [`Pipeline`](dapple_geometry::Pipeline) that the geometry priced, and only on images of the size it was priced
+/// for. A view depends on the pixels of a region only if its crop meets the region's influence mask
+/// ([`influence`](dapple_geometry::Pipeline::influence)). Crops are drawn from the priced distribution, independently for each view. What
+/// happens behind the crop reads the crop alone, and constants never come from the data.
 #[derive(Debug, Clone)]
 pub struct Views {
     /// The size every training image must have.
@@ -58,6 +62,9 @@ pub struct Views {
     /// How many mixtures of two of these follow.
     mixtures: usize,
     flip: bool,
+    /// The standard deviation of the noise on training views, of values from 0 to 1.
+    pixel_noise: Option<f64>,
+    augment: Vec<Augmentation>,
     output: Size,
     normalise: Normalise,
 }
@@ -66,14 +73,17 @@ impl Views {
     /// The views of a plan (or of one phase of it) on the images of a data set.
     ///
     /// # Errors
-    /// Images of another size than the plan's, an operation that says too little to be carried out, a missing output size,
-    /// constants that do not fit the channels.
+    /// Images of another size than the plan's, pixel noise for records with label maps, and as [`Views::of_channels`].
     pub fn new(spatial: &Spatial, plan: &ViewPlan, dataset: &dyn Dataset) -> Result<Self, DataError> {
         let image = spatial.image().or(dataset.image_size());
         if let (Some(expected), Some(found)) = (image, dataset.image_size())
             && expected != found
         {
             return Err(DataError::ImageSize { place: dataset.place(0), found, expected });
+        }
+        if spatial.pixel_noise().is_some() && dataset.target_kind() == TargetKind::LabelMap {
+            let problem = "noise hides pixels, but not their labels".to_owned();
+            return Err(DataError::setting("pipeline.pixel_noise", problem));
         }
         Self::of_channels(spatial, plan, dataset.channels(), image)
     }
@@ -82,7 +92,8 @@ impl Views {
     /// share, if they do.
     ///
     /// # Errors
-    /// An operation that says too little to be carried out, a missing output size, constants that do not fit the channels.
+    /// An operation that says too little to be carried out, a missing output size, constants, augmentations or pixel noise that do not
+    /// fit the channels or the size.
     pub fn of_channels(
         spatial: &Spatial,
         plan: &ViewPlan,
@@ -116,8 +127,26 @@ impl Views {
             return Err(DataError::setting("pipeline.views", problem));
         }
         let normalise = Normalise::new(channels, plan.mean.as_deref(), plan.std.as_deref())?;
-        let flip = plan.flip;
-        Ok(Self { image, before, crop, after, views, synthetic: None, mixtures: 0, flip, output, normalise })
+        let pixel_noise = match spatial.pixel_noise() {
+            Some(noise) => Some(augment::counted(noise, channels, (natural, output))?),
+            None => None,
+        };
+        let (synthetic, mixtures, flip, augment) = (None, 0, plan.flip, Vec::new());
+        let views = Self {
+            image,
+            before,
+            crop,
+            after,
+            views,
+            synthetic,
+            mixtures,
+            flip,
+            pixel_noise,
+            augment,
+            output,
+            normalise,
+        };
+        views.with_augmentations(&plan.augment)
     }
 
     /// Shows records that are vectors of this length as they are.
@@ -128,9 +157,22 @@ impl Views {
         let width = u32::try_from(length).unwrap_or(u32::MAX);
         let output = Size::named("vector", width, 1).map_err(DataError::geometry("a vector"))?;
         let (image, crop, normalise) = (Some(output), None, Normalise::new(1, None, None)?);
-        let (before, after) = (Vec::new(), Vec::new());
-        let (views, synthetic, mixtures, flip) = (1, None, 0, false);
-        Ok(Self { image, before, crop, after, views, synthetic, mixtures, flip, output, normalise })
+        let (before, after, augment) = (Vec::new(), Vec::new(), Vec::new());
+        let (views, synthetic, mixtures, flip, pixel_noise) = (1, None, 0, false, None);
+        Ok(Self {
+            image,
+            before,
+            crop,
+            after,
+            views,
+            synthetic,
+            mixtures,
+            flip,
+            pixel_noise,
+            augment,
+            output,
+            normalise,
+        })
     }
 
     /// What the model sees of one view: `[channels, height, width]`.
@@ -161,6 +203,7 @@ impl Views {
     pub fn draw(&self, image: &Image, random: &mut impl Rng, output: &mut [f32]) -> Result<(), DataError> {
         self.check_size(image)?;
         self.show(image, |reaching| self.places(reaching, random), output)?;
+        self.change(random, output, |_, _| {});
         Ok(())
     }
 
@@ -328,54 +371,6 @@ impl Views {
 struct ShownView {
     place: CropPlace,
     flip: bool,
-}
-
-/// The size at which views reach the model if no size is asked for, where it is always the same.
-fn natural_size(
-    before: &[Operation],
-    crop: Option<&CropDistribution>,
-    after: &[Operation],
-    image: Option<Size>,
-) -> Result<Option<Size>, DataError> {
-    let follow = |operations: &[Operation], from: Size| {
-        follow(operations, from).map_err(DataError::geometry("`pipeline.operations`"))
-    };
-    let resize = |(index, operation): (usize, &Operation)| match operation {
-        Operation::Resize { to, .. } => Some((&before[index + 1..], *to)),
-        _ => None,
-    };
-    // Even images of unknown size have a known one after a resize.
-    let known = image.map(|image| (before, image));
-    let known = known.or_else(|| before.iter().enumerate().rev().find_map(resize));
-    let reaching = known.map(|(operations, from)| follow(operations, from)).transpose()?;
-    match (crop, reaching) {
-        (None, reaching) => Ok(reaching),
-        (Some(CropDistribution::Resized(_)), _) => Ok(None),
-        (Some(CropDistribution::Fixed(size)), Some(reaching)) if !reaching.contains(*size) => {
-            let source = dapple_geometry::GeometryError::CropTooLarge { crop: *size, image: reaching };
-            Err(DataError::Geometry { place: "`pipeline.crop`".to_owned(), source })
-        }
-        (Some(CropDistribution::Fixed(size)), _) => follow(after, *size).map(Some),
-    }
-}
-
-/// The size after some operations, each of which must give an image that memory can hold.
-fn follow(operations: &[Operation], from: Size) -> Result<Size, dapple_geometry::GeometryError> {
-    operations.iter().try_fold(from, |size, operation| {
-        let next = Pipeline::new(vec![*operation], CropDistribution::Fixed(size))?.size_before_crop(size)?;
-        if next.pixels() > MAX_PIXELS {
-            return Err(dapple_geometry::GeometryError::TooLarge {
-                what: "number of pixels of an image",
-                value: next.pixels().into(),
-                limit: MAX_PIXELS.into(),
-            });
-        }
-        Ok(next)
-    })
-}
-
-fn size_of(mapping: &Mapping) -> Result<Size, DataError> {
-    Size::named("image", mapping.width(), mapping.height()).map_err(DataError::geometry("an image"))
 }
 
 /// Refuses operations that a plan can price, but that cannot be carried out: it does not say how, or they cost too much.

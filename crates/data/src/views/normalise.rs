@@ -58,6 +58,28 @@ impl Normalise {
         (value - mean) * inverse
     }
 
+    /// What is subtracted from a channel.
+    pub(super) fn mean(&self, channel: usize) -> f32 {
+        self.channels[channel].mean
+    }
+
+    /// Normalises planes of values from 0 to 1, `[channels, height, width]`.
+    pub(super) fn apply(&self, planes: &mut [f32]) {
+        self.each(planes, |Channel { mean, inverse, .. }, value| (value - mean) * inverse);
+    }
+
+    /// Turns normalised planes into values from 0 to 1 again, but for rounding.
+    pub(super) fn undo(&self, planes: &mut [f32]) {
+        self.each(planes, |Channel { mean, inverse, .. }, value| value / inverse + mean);
+    }
+
+    fn each(&self, planes: &mut [f32], change: impl Fn(&Channel, f32) -> f32) {
+        let length = planes.len() / self.channels.len();
+        for (plane, channel) in planes.chunks_exact_mut(length).zip(&self.channels) {
+            plane.iter_mut().for_each(|value| *value = change(channel, *value));
+        }
+    }
+
     /// The normalised value of black: what zero padding shows.
     pub(super) fn blank(&self, channel: usize) -> f32 {
         self.table(channel)[0]

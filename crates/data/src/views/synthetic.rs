@@ -117,8 +117,8 @@ impl Views {
         Ok(())
     }
 
-    /// Shows a synthetic image like a record: brought to the size of the records where they all have one, then cropped and mirrored at
-    /// random.
+    /// Shows a synthetic image like a record: brought to the size of the records where they all have one, then cropped, mirrored and
+    /// augmented at random.
     pub(crate) fn show_synthetic(
         &self,
         image: &Image,
@@ -134,7 +134,9 @@ impl Views {
             self.run(&resize, ViewSource::Image(image), Mapping::identity(image.size()))?;
         let (source, mapping) = self.run(&self.before, source, mapping)?;
         let shown = self.place(size_of(&mapping)?, random)?;
-        self.finish(&source, &mapping, shown.place, shown.flip, view)
+        self.finish(&source, &mapping, shown.place, shown.flip, view)?;
+        self.change(random, view, |_, _| {});
+        Ok(())
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) fn views(before: Vec<Operation>, crop: CropDistribution, output: Size
         synthetic: None,
         mixtures: 0,
         flip: false,
+        pixel_noise: None,
+        augment: Vec::new(),
         output,
         normalise,
     }

@@ -49,7 +49,7 @@ pub(crate) fn spec(text: &str) -> PlanSpec {
 
 /// What the model sees behind the crop, from TOML.
 pub(crate) fn view_plan(text: &str) -> ViewPlan {
-    ViewPlan::of(&spec(text).data)
+    ViewPlan::check(&spec(text).data).unwrap()
 }
 
 /// Opens the data of a plan that is not checked yet.

@@ -5,7 +5,7 @@ use dapple_geometry::{Operation, PaddingMode, Placement};
 use super::partition;
 use crate::Plan;
 use crate::error::PlanError;
-use crate::{Averaged, BalancedBound, PublicTokens, Relation, Sampling, number};
+use crate::{Averaged, BalancedBound, PixelNoise, PublicTokens, Relation, Sampling, number};
 
 /// What is protected.
 pub(crate) fn protects(plan: &Plan) -> String {
@@ -21,8 +21,12 @@ pub(crate) fn protects(plan: &Plan) -> String {
                 Some(Placement::At { .. }) => "at the place given",
                 Some(Placement::Anywhere) | None => "wherever it lies",
             };
+            let content = match spatial.pixel_noise() {
+                Some(_) => "pixels",
+                None => "pixels, and label pixels where every pixel has a label",
+            };
             format!(
-                "the content (pixels, and label pixels where every pixel has a label) of {region} in any one image{image}, {place}; the rest of the image and its class label are not protected"
+                "the content ({content}) of {region} in any one image{image}, {place}; the rest of the image and its class label are not protected"
             )
         }
         Relation::Masked => "the content of the private tokens of any one record; its public tokens, its label, and which of its tokens are private are taken as public and not protected".to_owned(),
@@ -131,8 +135,16 @@ pub(super) fn theorem(plan: &Plan, bound: Option<BalancedBound>) -> Result<Strin
     if plan.clip_quantile().is_some() {
         citation.push_str("; the sum and the count of contributions within the clip norm are one Gaussian mechanism (Andrew et al. 2021, Theorem 1)");
     }
+    if noisy_pixels(plan).is_some() {
+        citation.push_str("; noisy views tell two contents apart as often as their total variation distance says (Schuchardt et al. 2025)");
+    }
     citation.push_str(&partition::citation(plan, bound));
     Ok(citation)
+}
+
+/// The noise on pixels, where it enters the price.
+fn noisy_pixels(plan: &Plan) -> Option<PixelNoise> {
+    plan.spatial().pixel_noise().filter(|_| plan.relation() == Relation::Patch)
 }
 
 /// What a record's contribution is the mean of.
@@ -205,6 +217,18 @@ fn sampling(plan: &Plan) -> String {
 }
 
 fn spatial(plan: &Plan) -> Vec<String> {
+    let mut sentences = crops(plan);
+    sentences.extend(noisy_pixels(plan).map(|noise| {
+        format!(
+            "Values of a view, cut to 0 to 1, get independent Gaussian noise of standard deviation {} before anything else sees them, anew in every view; a view that shows the region tells two contents of it apart with probability at most {}. Labels get none: an image has one class, which the region does not decide.",
+            number::exact(noise.deviation()),
+            number::up(noise.distance(), 4)
+        )
+    }));
+    sentences
+}
+
+fn crops(plan: &Plan) -> Vec<String> {
     let spatial = plan.spatial();
     let Some(pipeline) = spatial.pipeline() else {
         return vec!["There is no crop: every view of a sampled image shows the region.".to_owned()];

@@ -67,6 +67,9 @@ pub(crate) fn of(plan: &Plan) -> String {
         line("pipeline.crop", crop(pipeline.crop_distribution()));
     }
     line("pipeline.views", spatial.views().to_string());
+    if let Some(noise) = spatial.pixel_noise() {
+        line("pipeline.pixel_noise", exact(noise.deviation()));
+    }
     if let Some(protected) = spatial.protected() {
         line("region.placement", protected.placement().to_string());
         for region in protected.regions() {

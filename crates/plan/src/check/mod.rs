@@ -6,6 +6,7 @@ pub mod masked;
 mod mix;
 mod operations;
 mod phase;
+mod pixel_noise;
 mod plan;
 mod prefix;
 mod quantile;
@@ -18,6 +19,8 @@ mod split;
 
 pub use masked::PublicTokens;
 pub use mix::Averaged;
+pub(crate) use operations::one_line;
+pub use pixel_noise::PixelNoise;
 pub use plan::Plan;
 pub use quantile::ClipQuantile;
 pub use relation::Relation;

@@ -4,21 +4,24 @@ use dapple_geometry::{Filter, GlobalOperation, Operation, Padding, PaddingMode, 
 
 use crate::error::PlanError;
 use crate::spec::Pixels;
+use crate::training::augment;
 
 const KEY: &str = "pipeline.operations";
 const KNOWN: &str = "pad PX[xPY] [zero|reflect|replicate|wrap], resize WxH [nearest|nearest-exact|box|bilinear|bicubic|lanczos] [no-antialias], blur RADIUS, flip-horizontal, flip-vertical, turn-clockwise, turn-counterclockwise, pointwise, jpeg [4:4:4]";
 
 /// Reads one operation: a name and its arguments, separated by spaces.
 pub(crate) fn parse(text: &str) -> Result<Operation, PlanError> {
+    let words: Vec<&str> = text.split_whitespace().collect();
     let unreadable = || {
-        PlanError::invalid(
-            KEY,
-            format!("cannot read the operation `{}`", one_line(text)),
-            format!("operations are {KNOWN}"),
-        )
+        let hint = match words.first() {
+            Some(name) if augment::is_name(name) => {
+                "augmentations come behind the crop, in data.augment".into()
+            }
+            _ => format!("operations are {KNOWN}"),
+        };
+        PlanError::invalid(KEY, format!("cannot read the operation `{}`", one_line(text)), hint)
     };
     let geometry = |source| PlanError::Geometry { key: KEY, source };
-    let words: Vec<&str> = text.split_whitespace().collect();
     let pixels = |word: &str| word.parse::<Pixels>().map_err(|()| unreadable());
     Ok(match words.as_slice() {
         ["pad", amount, mode @ ..] => {
@@ -87,7 +90,7 @@ pub(crate) fn write(operation: &Operation) -> String {
 }
 
 /// Text from outside, shortened and without line breaks, so that an error stays on one line.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(60).collect()
 }
 
@@ -124,5 +127,6 @@ mod tests {
             assert!(error.hint().is_some(), "{text}");
             assert!(!error.to_string().contains('\n'));
         }
+        assert!(parse("noise 0.1").unwrap_err().hint().unwrap().contains("data.augment"));
     }
 }

@@ -5,7 +5,7 @@ use dapple_geometry::{
     Placement, Region, Size, heatmap, inclusion, views,
 };
 
-use super::operations;
+use super::{PixelNoise, operations};
 use crate::error::PlanError;
 use crate::spec::{PadModeSpec, PipelineSpec, Pixels, PlacementSpec, PlanSpec, RegionSpec};
 
@@ -87,6 +87,7 @@ pub struct Spatial {
     protected: Option<Protected>,
     views: u32,
     seen: Option<Inclusion>,
+    pixel_noise: Option<PixelNoise>,
     inclusion_probability: f64,
 }
 
@@ -95,7 +96,7 @@ impl Spatial {
     ///
     /// # Guarantee
     /// [`Spatial::inclusion_probability`] is never below the probability that one of the record's views depends on the
-    /// protected region.
+    /// protected region, and with pixel noise that it tells two contents of the region apart.
     ///
     /// # Errors
     /// Sizes that do not fit, operations that spread a pixel over the image, empty masks, missing values.
@@ -140,13 +141,29 @@ impl Spatial {
             }
             (_, None, _) | (None, _, true) => None,
         };
-        let inclusion_probability = match &seen {
-            // A record of which no view is shown is priced as if there were one, which is never too little.
-            Some(seen) => views(seen.probability(), views_count.max(1)).map_err(at("pipeline.views"))?,
-            None => 1.0,
-        };
         let protected = (!regions.is_empty()).then_some(Protected { regions, placement });
-        Ok(Self { image, operations, pipeline, protected, views: views_count, seen, inclusion_probability })
+        let pixel_noise = match spec.pipeline.pixel_noise {
+            Some(deviation) => Some(PixelNoise::check(deviation, protected.as_ref(), &operations)?),
+            None => None,
+        };
+        let crop_probability = seen.as_ref().map_or(1.0, Inclusion::probability);
+        let of_one_view = match &pixel_noise {
+            // Rounding of the product goes up.
+            Some(noise) if protected.is_some() => (crop_probability * noise.distance()).next_up().min(1.0),
+            _ => crop_probability,
+        };
+        // A record of which no view is shown is priced as if there were one, which is never too little.
+        let inclusion_probability = views(of_one_view, views_count.max(1)).map_err(at("pipeline.views"))?;
+        Ok(Self {
+            image,
+            operations,
+            pipeline,
+            protected,
+            views: views_count,
+            seen,
+            pixel_noise,
+            inclusion_probability,
+        })
     }
 
     /// Size of the original image, if it is given.
@@ -185,7 +202,14 @@ impl Spatial {
         self.seen.as_ref()
     }
 
-    /// The probability that any of the views sees the region: `c_K = 1 - (1 - c)^K`; 1 without a crop.
+    /// The noise on the pixels of each view, if there is some.
+    #[must_use]
+    pub fn pixel_noise(&self) -> Option<PixelNoise> {
+        self.pixel_noise
+    }
+
+    /// The probability that any of the views sees the region, `c_K = 1 - (1 - c)^K`, where `c` is that of one crop, or 1 without one, times
+    /// the distance that pixel noise leaves.
     #[must_use]
     pub fn inclusion_probability(&self) -> f64 {
         self.inclusion_probability

@@ -66,6 +66,9 @@ section! {
         flip: bool =
             ("whether views are mirrored at random, after the crop", "true")
                 .or("false");
+        augment: Vec<String> =
+            ("a list of further random changes of views, after mirroring", "[\"colour-jitter brightness=0.4\"]")
+                .or("none");
         size: Pixels =
             ("the size to which views are brought for the model", "[32, 32]")
                 .or("the size of the crop, or of the image");

@@ -67,6 +67,9 @@ section! {
                 .flag("crop-ratio", "A:B")
                 .or("3/4 to 4/3 if --crop-scale is given")
                 .instead_of(&["pipeline.crop"]);
+        pixel_noise: f64 =
+            ("the standard deviation of Gaussian noise on the values of each view, of values from 0 to 1", "10.0")
+                .or("none");
         views: u32 =
             ("the number of views of a record averaged before clipping", "1")
                 .flag("views", "K")

@@ -12,6 +12,7 @@ mod trained;
 
 pub use clipping::GradientBound;
 pub use conduct::Conduct;
+pub(crate) use data::augment;
 pub use data::{
     ClassNumbers, DataLimits, DataPlan, HeldOut, MAX_CLASSES, PoolPlan, ProgramScenes, RecordFiles,
     RecordOrigin, SessionChoice, SettingError, StoredFormat, TargetKind, ViewPlan,

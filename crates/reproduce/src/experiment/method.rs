@@ -53,6 +53,8 @@ pub enum Method {
     Patch,
     /// The content of a region substituted; Poisson sampling
     PatchPoisson,
+    /// The same as patch, with the plan's noise on the pixels of each view (pipeline.pixel_noise)
+    NoisyPixels,
     /// The same steps without clipping and noise
     NonPrivate,
 }
@@ -66,6 +68,7 @@ impl Method {
             Self::AddRemove => "add-remove",
             Self::Patch => "patch",
             Self::PatchPoisson => "patch-poisson",
+            Self::NoisyPixels => "noisy-pixels",
             Self::NonPrivate => "non-private",
         }
     }
@@ -84,6 +87,7 @@ impl Method {
             Self::AddRemove => "record level (add or remove), Poisson",
             Self::Patch => "patch level, without replacement",
             Self::PatchPoisson => "patch level, Poisson",
+            Self::NoisyPixels => "patch level, noisy pixels, without replacement",
             Self::NonPrivate => "without privacy",
         }
     }
@@ -92,7 +96,7 @@ impl Method {
     pub fn level(self) -> Option<Level> {
         match self {
             Self::Record | Self::RecordPoisson | Self::AddRemove => Some(Level::Record),
-            Self::Patch | Self::PatchPoisson => Some(Level::Patch),
+            Self::Patch | Self::PatchPoisson | Self::NoisyPixels => Some(Level::Patch),
             Self::NonPrivate => None,
         }
     }
@@ -100,7 +104,7 @@ impl Method {
     /// The record-level method that draws records as this patch-level one does.
     pub fn counterpart(self) -> Option<Self> {
         match self {
-            Self::Patch => Some(Self::Record),
+            Self::Patch | Self::NoisyPixels => Some(Self::Record),
             Self::PatchPoisson => Some(Self::RecordPoisson),
             _ => None,
         }
@@ -118,7 +122,7 @@ impl Method {
     /// How records are drawn; without privacy as the plan says.
     pub fn scheme(self) -> Option<Scheme> {
         match self {
-            Self::Record | Self::Patch => Some(Scheme::WithoutReplacement),
+            Self::Record | Self::Patch | Self::NoisyPixels => Some(Scheme::WithoutReplacement),
             Self::RecordPoisson | Self::AddRemove | Self::PatchPoisson => Some(Scheme::Poisson),
             Self::NonPrivate => None,
         }
@@ -133,10 +137,12 @@ impl Method {
             Self::RecordPoisson => 3,
             Self::AddRemove => 4,
             Self::NonPrivate => 5,
+            Self::NoisyPixels => 6,
         }
     }
 
-    /// The same training by this method. Batches of fixed size hold as many records as Poisson batches do in expectation.
+    /// The same training by this method. Batches of fixed size hold as many records as Poisson batches do in expectation. Only one method
+    /// keeps the plan's noise on pixels, which costs the others accuracy and gains them nothing.
     pub fn of(self, spec: PlanSpec) -> PlanSpec {
         let mut spec = match self.level() {
             Some(level) => level.of(spec),
@@ -149,6 +155,9 @@ impl Method {
                 spec.privacy.epsilon = None;
             }
             _ => {}
+        }
+        if self != Self::NoisyPixels {
+            spec.pipeline.pixel_noise = None;
         }
         spec.sampling.scheme = self.scheme().or(spec.sampling.scheme);
         spec
@@ -191,5 +200,14 @@ mod tests {
         // The same noise promises more about a patch, and more where each record has its own coin.
         assert!(patch < record && patch_poisson < record_poisson);
         assert!(patch_poisson < patch && record_poisson < record && add_remove < record_poisson);
+        // Noise on pixels hides a region better, the more of it there is.
+        let noisy = |deviation: f64| {
+            let mut spec = spec.clone();
+            spec.pipeline.pixel_noise = Some(deviation);
+            assert_eq!(Method::Patch.of(spec.clone()).pipeline.pixel_noise, None);
+            let plan = Plan::check(&Method::NoisyPixels.of(spec)).unwrap();
+            plan.price(BracketPrecision::default()).unwrap().epsilon.upper
+        };
+        assert!(noisy(10.0) < noisy(5.0) && noisy(5.0) < patch);
     }
 }

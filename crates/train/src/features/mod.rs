@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use dapple_data::{Dataset, Loader, LoaderOptions, TargetKind, Views};
-use dapple_graph::{Graph, Halves};
+use dapple_graph::{Graph, Halves, Parameters};
 use dapple_private::{Executor, Processor};
 
 use crate::digest;
@@ -90,19 +90,34 @@ impl FrozenFeatures {
     }
 }
 
-/// The trunk's outputs for all records, in order.
+/// The trunk's outputs for all records of a run, in order.
 fn compute(
     trunk: &Graph,
     prepared: &Prepared,
     told: FeatureProgress<'_>,
 ) -> Result<Option<Vec<f32>>, TrainError> {
     let threads = prepared.training.performance.threads;
-    let options = LoaderOptions { threads, ..LoaderOptions::default() };
     let records = Arc::clone(&prepared.data.train);
-    let mut values = Vec::with_capacity(records.len() * trunk.node(trunk.output()).len());
-    let mut loader = Loader::evaluate(records, prepared.views[0].clone(), 1, options)?;
-    let mut processor = Processor::new(trunk, threads)?;
-    let mut loaded = processor.load(&prepared.parameters)?;
+    outputs(trunk, &prepared.parameters, records, &prepared.views[0], threads, told)
+}
+
+/// What a model says about each record as it is shown in evaluation, in order. `None` if the computation was asked to stop.
+///
+/// # Errors
+/// A record that cannot be read, a model that cannot be run.
+pub(crate) fn outputs(
+    graph: &Graph,
+    parameters: &Parameters,
+    records: Arc<dyn Dataset>,
+    views: &Views,
+    threads: usize,
+    told: FeatureProgress<'_>,
+) -> Result<Option<Vec<f32>>, TrainError> {
+    let options = LoaderOptions { threads, ..LoaderOptions::default() };
+    let mut values = Vec::with_capacity(records.len() * graph.node(graph.output()).len());
+    let mut loader = Loader::evaluate(records, views.clone(), 1, options)?;
+    let mut processor = Processor::new(graph, threads)?;
+    let mut loaded = processor.load(parameters)?;
     let mut done = 0;
     while let Some(microbatch) = loader.next().transpose()? {
         values.extend_from_slice(&loaded.forward(&microbatch.inputs)?);

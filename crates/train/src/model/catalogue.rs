@@ -62,7 +62,7 @@ fn facts(name: &'static str) -> Result<ModelFacts, TrainError> {
 }
 
 /// The input and the number of classes of the data for which a model is known: MNIST, CIFAR-10, Cityscapes, Kinetics-400, ImageNet.
-fn usual(name: &str) -> (&'static [usize], usize) {
+pub(crate) fn usual(name: &str) -> (&'static [usize], usize) {
     match name {
         "linear" | "small-cnn" => (&[1, 28, 28], 10),
         "small-hybrid" | "vit-ti-4" | "vit-s-4" => (&[3, 32, 32], 10),

@@ -13,6 +13,7 @@ use dapple_plan::ModelPlan;
 
 use crate::error::TrainError;
 pub(crate) use blueprint::Blueprint;
+pub(crate) use catalogue::usual;
 pub use catalogue::{ModelFacts, models};
 pub(crate) use weights::{FirstParameters, first_weights};
 

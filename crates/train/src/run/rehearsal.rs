@@ -81,7 +81,7 @@ impl Completed {
                 classes: None,
                 limits: DataLimits::default(),
                 check_records: false,
-                views: ViewPlan { size, flip, mean: None, std: None },
+                views: ViewPlan { size, flip, ..ViewPlan::default() },
                 pool: None,
             },
             model: ModelPlan::check(&model)?,
@@ -107,7 +107,8 @@ pub struct Rehearsal {
 
 impl Rehearsal {
     /// A rehearsal before its first step. `model` makes a model and its first weights for views of a shape, and plain gradient descent
-    /// trains it at this learning rate. Views are mirrored and resized as the plan says, but not normalised.
+    /// trains it at this learning rate. Views are mirrored and resized as the plan says, but neither augmented nor normalised: both only
+    /// process what a view shows, so an attack gains nothing from them.
     ///
     /// # Errors
     /// Records or a model that do not fit the plan, a device that cannot be used.

@@ -115,6 +115,12 @@ fn refuse(arguments: &Arguments, base: &Request, epsilons: &[f64]) -> Result<(),
             "give --patch WxH or region.patch in the plan, or leave the method out of --methods",
         ));
     }
+    if arguments.methods.contains(&Method::NoisyPixels) && base.spec.pipeline.pixel_noise.is_none() {
+        return Err(Failure::request(
+            "method noisy-pixels adds noise to pixels, and the plan does not say how much",
+            "give --set pipeline.pixel_noise=10, of values from 0 to 1, or leave the method out of --methods",
+        ));
+    }
     let data = &base.spec.data;
     let has_test = matches!(data.format, Some(DataFormat::FashionScenes | DataFormat::StreetScenes));
     if !has_test && data.test.is_none() && data.validation.is_none() {

@@ -1,5 +1,6 @@
 //! Where the records come from, and how they are shown.
 
+pub(crate) mod augment;
 mod error;
 mod limits;
 mod origin;
@@ -11,6 +12,8 @@ pub use limits::{DataLimits, MAX_CLASSES};
 pub use origin::{
     ClassNumbers, HeldOut, ProgramScenes, RecordFiles, RecordOrigin, SessionChoice, StoredFormat, TargetKind,
 };
+
+use dapple_geometry::Augmentation;
 
 use crate::spec::{DataSpec, MixSpec, Pixels, PlanSpec};
 
@@ -47,6 +50,8 @@ pub struct ViewPlan {
     pub size: Option<Pixels>,
     /// Whether views are mirrored at random.
     pub flip: bool,
+    /// What else is changed at random, in order, after mirroring.
+    pub augment: Vec<Augmentation>,
     /// What is subtracted from each channel; `None` for nothing.
     pub mean: Option<Vec<f64>>,
     /// What each channel is divided by; `None` for one.
@@ -70,7 +75,7 @@ impl DataPlan {
             classes: data.classes,
             limits: DataLimits::of(data),
             check_records: data.check.unwrap_or(true),
-            views: ViewPlan::of(data),
+            views: ViewPlan::check(data)?,
             pool: PoolPlan::check(&spec.mix)?,
         })
     }
@@ -89,13 +94,17 @@ impl PoolPlan {
 
 impl ViewPlan {
     /// Fills in what is not given.
-    #[must_use]
-    pub fn of(data: &DataSpec) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// An augmentation that cannot be read.
+    pub fn check(data: &DataSpec) -> Result<Self, SettingError> {
+        let augment = data.augment.iter().flatten().map(|text| augment::parse(text));
+        Ok(Self {
             size: data.size,
             flip: data.flip.unwrap_or(false),
+            augment: augment.collect::<Result<_, _>>()?,
             mean: data.mean.clone(),
             std: data.std.clone(),
-        }
+        })
     }
 }

@@ -75,7 +75,7 @@ fn setting() -> (PlanSpec, Views, Parameters) {
     )
     .unwrap();
     let plan = Plan::check(&spec).unwrap();
-    let views = Views::of_channels(plan.spatial(), &ViewPlan::of(&spec.data), 3, None).unwrap();
+    let views = Views::of_channels(plan.spatial(), &ViewPlan::check(&spec.data).unwrap(), 3, None).unwrap();
     let blueprint = Blueprint::unread(&ModelPlan::check(&spec.model).unwrap());
     let graph = blueprint.build(&views.shape(), CLASSES, 0.0).unwrap();
     let mut parameters = Parameters::init(&graph, 3);
