@@ -83,6 +83,24 @@ fn streets_are_trained_at_both_levels_by_both_schemes() {
 }
 
 #[test]
+fn microbatches_and_mixtures_are_trained_on_scenes() {
+    let run = dapple("reproduce mix/table1 --steps 2 --seeds 1 --json --svg a.svg -q");
+    let answer = run.json();
+    let rows = rows(&answer);
+    let of = |name: &str| rows.iter().map(|row| row[name].as_f64().unwrap()).collect::<Vec<f64>>();
+    assert_eq!(of("views"), [1.0, 1.0, 1.0, 4.0, 4.0]);
+    assert_eq!(of("mixtures"), [0.0, 0.0, 1.0, 0.0, 0.0]);
+    assert_eq!(of("records_per_clip"), [1.0, 2.0, 2.0, 1.0, 2.0]);
+    // Pairs have twice the sensitivity, and so twice the noise.
+    let noise = of("noise_multiplier");
+    for (pairs, alone) in [(1, 0), (2, 0), (4, 3)] {
+        assert!((noise[pairs] / noise[alone] - 2.0).abs() < 1e-3, "{noise:?}");
+    }
+    assert_eq!(of("paper_accuracy")[0], 0.725);
+    assert!(answer["notes"].to_string().contains("only methods may be compared"), "{}", answer["notes"]);
+}
+
+#[test]
 fn wrong_requests_are_refused_before_anything_is_trained() {
     let mut report = String::new();
     for arguments in [
@@ -94,6 +112,9 @@ fn wrong_requests_are_refused_before_anything_is_trained() {
         "reproduce patch/fig13 --data digits",
         "reproduce patch/fig13 --scale huge",
         "reproduce patch/fig13 --scale small",
+        "reproduce mix/table2 --scale small",
+        "reproduce mix/table2 --scale small --data digits",
+        "reproduce mix/table5 --model vgg-11",
         "reproduce patch/fig13 --scale full --data digits",
         "reproduce patch/fig13 --scale full --data digits --weights w.safetensors --model resnet-50",
         "reproduce patch/fig13 --scale full --data digits --weights w.safetensors",

@@ -31,6 +31,6 @@ fn existing(data: &Path) -> Result<&Path> {
     ))
 }
 
-fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     format!("{:.1}%", 100.0 * share)
 }

@@ -201,7 +201,8 @@ fn main() {
     let optimiser_seconds = best(&mut |_| optimiser.update(&mut parameters, &gradient, 0.01, 0.0));
     let step_seconds = seconds / (steps - 1) as f64;
     println!(
-        "{{\"model\":\"{model}\",\"batch\":{batch},\"views\":{views},\"peak_mb\":{peak_mb:.0},\"parameters\":{},\"whole_samples_per_second\":{whole:.1},\"engine_samples_per_second\":{alone:.1},\"share\":{:.3},\"share_of_processor_time\":{:.3},\"step_ms\":{:.2},\"noise_ms\":{:.3},\"noise_share\":{:.4},\"noise_ns_per_coordinate\":{:.2},\"optimiser_ms\":{:.3},\"load_ms_one_thread\":{:.3}}}",
+        "{{\"model\":\"{model}\",\"batch\":{batch},\"views\":{views},\"peak_mb\":{peak_mb:.0},\"processor_ms_a_record\":{:.2},\"parameters\":{},\"whole_samples_per_second\":{whole:.1},\"engine_samples_per_second\":{alone:.1},\"share\":{:.3},\"share_of_processor_time\":{:.3},\"step_ms\":{:.2},\"noise_ms\":{:.3},\"noise_share\":{:.4},\"noise_ns_per_coordinate\":{:.2},\"optimiser_ms\":{:.3},\"load_ms_one_thread\":{:.3}}}",
+        1e3 / whole_cpu,
         layout.len(),
         whole / alone,
         whole_cpu / alone_cpu,

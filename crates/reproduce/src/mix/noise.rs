@@ -1,5 +1,4 @@
-//! `mix/*`: the noise behind the accuracies of *DP-Mix: Mixup-based Data Augmentation for Differentially Private Learning* (X in what
-//! follows), which prints none.
+//! The noise behind the accuracies of the mixing paper, which prints none.
 
 use dapple_accounting::calibrate::{self, PrivacyTarget};
 use dapple_accounting::rdp::Rdp;
@@ -18,7 +17,7 @@ const DELTA: f64 = 1e-5;
 /// Significant digits of the digest.
 const DIGITS: usize = 4;
 
-/// A table of X.
+/// A table of the paper.
 struct MixTable {
     entry: CatalogueEntry,
     subtitle: &'static str,
@@ -32,7 +31,7 @@ struct MixTable {
 #[derive(Debug, Clone, Copy)]
 struct MixRun {
     data: &'static str,
-    /// Records to train on (X appendix C).
+    /// Records to train on (appendix C).
     records: u64,
     epochs: u64,
 }
@@ -41,10 +40,10 @@ const fn run(data: &'static str, records: u64, epochs: u64) -> MixRun {
     MixRun { data, records, epochs }
 }
 
-/// X section 4: batches of 4096 for 200 epochs from scratch, of 1000 for 10 epochs (EuroSAT 20) in fine-tuning.
+/// Section 4 of the paper: batches of 4096 for 200 epochs from scratch, of 1000 for 10 epochs (EuroSAT 20) in fine-tuning.
 static SPECS: [MixTable; 3] = [
     MixTable {
-        entry: CatalogueEntry::new(Paper::Mixing, "mix/table1", "Noise of microbatches", "3"),
+        entry: CatalogueEntry::new(Paper::Mixing, "mix/table1-noise", "Noise of microbatches", "3"),
         subtitle: "WRN-16-4 on CIFAR-10 from scratch: batch 4096, 200 epochs, ε = 8 at δ = 10⁻⁵",
         batch: 4096,
         runs: &[run("CIFAR-10", 50_000, 200)],
@@ -52,7 +51,12 @@ static SPECS: [MixTable; 3] = [
         microbatches: &[1, 2],
     },
     MixTable {
-        entry: CatalogueEntry::new(Paper::Mixing, "mix/table2", "Noise of training from scratch", "5.1"),
+        entry: CatalogueEntry::new(
+            Paper::Mixing,
+            "mix/table2-noise",
+            "Noise of training from scratch",
+            "5.1",
+        ),
         subtitle: "WRN-16-4: batch 4096, 200 epochs, δ = 10⁻⁵",
         batch: 4096,
         runs: &[run("CIFAR-10 and CIFAR-100", 50_000, 200), run("EuroSAT", 21_600, 200)],
@@ -60,7 +64,7 @@ static SPECS: [MixTable; 3] = [
         microbatches: &[1],
     },
     MixTable {
-        entry: CatalogueEntry::new(Paper::Mixing, "mix/table3", "Noise of fine-tuning", "5.2"),
+        entry: CatalogueEntry::new(Paper::Mixing, "mix/table3-noise", "Noise of fine-tuning", "5.2"),
         subtitle: "ViT-B-16 and ConvNext: batch 1000, 10 epochs (EuroSAT 20), δ = 10⁻⁵",
         batch: 1000,
         runs: &[
@@ -75,7 +79,7 @@ static SPECS: [MixTable; 3] = [
     },
 ];
 
-pub(crate) fn all() -> impl Iterator<Item = RegisteredReproduction> {
+pub(super) fn all() -> impl Iterator<Item = RegisteredReproduction> {
     SPECS.iter().map(RegisteredReproduction::new)
 }
 
@@ -110,7 +114,7 @@ impl MixQuestion {
         self.run.epochs * self.run.records / self.batch
     }
 
-    /// In clip norms: a microbatch of several can change from anything to anything (X section 2).
+    /// In clip norms: a microbatch of several can change from anything to anything (section 2 of the paper).
     fn sensitivity(&self) -> f64 {
         if self.microbatch > 1 { 2.0 } else { 1.0 }
     }
