@@ -26,6 +26,7 @@ mod loaded;
 pub(crate) mod lower;
 pub(crate) mod memory;
 pub(crate) mod moved;
+mod narrow;
 mod nccl;
 pub(crate) mod norm;
 pub(crate) mod operation;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::kernels::{GradientBlock, GradientPart, HALVED_PART};
+use super::kernels::{GradientBlock, GradientPart};
 use super::program::CardProgram;
 use crate::layout::{Layout, LayoutEntry};
 
@@ -64,14 +64,14 @@ impl CardProgram {
             .filter_map(|operation| operation.convolution())
             .map(|conv| 4 * UNFOLDED_SAMPLES * conv.geometry.unfolded_len());
         self.unfolding = unfolded.max().unwrap_or(0).min(MOST_UNFOLDED);
-        for (index, (entry, node)) in layout.entries().iter().zip(&nodes).enumerate() {
+        for (index, node) in nodes.iter().enumerate() {
             let Some(node) = *node else { continue };
             let parts = match self.steps.operations[node].as_deref() {
                 Some(operation) if self.deferred[node] => {
                     self.workspace = self.workspace.max(operation.ghost_workspace(self.views));
                     1
                 }
-                Some(_) if self.halved[node].is_some() => entry.range.len().div_ceil(HALVED_PART),
+                Some(operation) if self.halved[node].is_some() => operation.norm_parts(),
                 _ => continue,
             };
             let partials = self.partials..self.partials + parts;

@@ -3,6 +3,9 @@
 // A half has the 11 bits to which TF32 rounds factors, and the tensor cores multiply halves twice as fast, but its range is small. So all
 // numbers of a sample, or of a weight, are multiplied by the power of two that brings the largest of them to 2^14 or more but below 2^15.
 // A number that is 2^-28 of the largest then still has all of its bits. The power of a sample follows from that sample alone.
+//
+// If products round to 8 bits (BF16), a half is a bf16 instead. Its range is that of single precision, so there are no powers, and
+// `largest` is missing.
 
 // How many columns a block of threads reads, four to a thread, and how many rows it reads at a time.
 #define STRIP 64
@@ -42,6 +45,9 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int v = 0; v < 4; ++v) to[v] = sum.of[v];
 }
 
+// The size of a part's largest number. If it is missing, this is a size whose power is one.
+__device__ __forceinline__ u32 largest_of(const u32* largest, i64 part) { return largest ? largest[part] : 141u << 23; }
+
 // The power of two by which numbers are multiplied, or one over it. It is NaN if one of the numbers is not finite.
 __device__ __forceinline__ float power_of(u32 largest, bool back) {
     int exponent = (int)(largest >> 23);
@@ -53,20 +59,29 @@ __device__ __forceinline__ float power_of(u32 largest, bool back) {
 // Rounds two numbers to halves, which share a register.
 __device__ __forceinline__ u32 two_halves(float low, float high) {
     u32 pair;
+#if PRECISION == BF16
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+#else
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+#endif
     return pair;
 }
 
 // Turns two halves back into numbers.
 __device__ __forceinline__ void from_halves(u32 pair, float* low, float* high) {
+#if PRECISION == BF16
+    *low = __uint_as_float(pair << 16);
+    *high = __uint_as_float(pair & 0xffff0000u);
+#else
     asm("{.reg .f16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}" : "=f"(*low), "=f"(*high) : "r"(pair));
+#endif
 }
 
 // Rounds numbers to halves. Each run of `len` numbers, which eight divides, shares one power. Each thread rounds eight.
 KERNEL to_halves(const float4* x, uint4* halves, const u32* largest, i64 len, i64 n) {
     i64 i = global_index();
     if (8 * i >= n) return;
-    float power = power_of(largest[8 * (u32)i / (u32)len], false);
+    float power = power_of(largest_of(largest, 8 * (u32)i / (u32)len), false);
     float4 low = x[2 * i], high = x[2 * i + 1];
     halves[i] = make_uint4(two_halves(low.x * power, low.y * power), two_halves(low.z * power, low.w * power),
                            two_halves(high.x * power, high.y * power), two_halves(high.z * power, high.w * power));
@@ -80,41 +95,6 @@ KERNEL take_powers_off(float4* y, const u32* largest, const u32* weight_largest,
     float4 own = y[i / 4], shift = bias ? bias[(u32)i % (u32)channels / 4] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     y[i / 4] = make_float4(__fmaf_rn(own.x, power, shift.x), __fmaf_rn(own.y, power, shift.y), __fmaf_rn(own.z, power, shift.z),
                            __fmaf_rn(own.w, power, shift.w));
-}
-
-// How many weights a block squares.
-#define HALVED_PART 16384
-
-// Bounds the squared norms of the parts of each sample's weight gradient in halves, and writes the scale of its numbers. The numbers that
-// are squared are those that are added later: a half times the scale, in single precision. A thread adds up 64 squares, which all have the
-// same sign, so it loses at most 2^-17 of their sum. Numbers too small to be squared in single precision add at most 2^-67 to the norm of
-// a part. Grid: parts; samples.
-KERNEL halved_norms(const uint4* d, i64 stride, i64 len, const u32* x_largest, const u32* g_largest, float taken, float* scales,
-                    int scale_stride, double* partials, int partial_stride) {
-    __shared__ double scratch[32];
-    i64 sample = blockIdx.y, first = (i64)blockIdx.x * HALVED_PART;
-    float scale = __fmul_rn(__fmul_rn(power_of(x_largest[sample], true), taken), power_of(g_largest[sample], true)), sum = 0.0f;
-    d += sample * (stride / 4);
-#pragma unroll
-    for (int j = 0; j < HALVED_PART / 8 / 256; ++j) {
-        i64 i = first + 8 * (256 * j + (i64)threadIdx.x);
-        if (i >= len) break;
-        uint4 eight = d[i / 8];
-        const u32* pairs = (const u32*)&eight;
-#pragma unroll
-        for (int pair = 0; pair < 4; ++pair) {
-            float low, high;
-            from_halves(pairs[pair], &low, &high);
-            low = __fmul_rn(low, scale);
-            high = __fmul_rn(high, scale);
-            sum = __fmaf_rn(low, low, sum);
-            sum = __fmaf_rn(high, high, sum);
-        }
-    }
-    double all = block_sum((double)sum, scratch), norm = sqrt(all * (1.0 + 0x1p-16)) + 0x1p-67;
-    if (threadIdx.x > 0) return;
-    partials[sample * partial_stride + blockIdx.x] = norm * norm;
-    if (blockIdx.x == 0) scales[sample * scale_stride] = scale;
 }
 
 // How many samples' factors a block holds at a time, and how many samples' halves a thread fetches before it adds them.
