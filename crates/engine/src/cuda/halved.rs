@@ -17,7 +17,6 @@ use super::kernels::{HalvedGradientTiles, NarrowBiasGradient, SizesOfSamples, Su
 use super::product::MatrixSide;
 use super::run::{CardRun, GradientPlace};
 use super::slice::{DeviceSlice, Half};
-use crate::layout::Layout;
 
 /// Where a weight's gradient lies among the gradients in halves: how many pairs of one sample come before it, and how many weights. The
 /// gradients that all samples have for a weight lie side by side.
@@ -102,7 +101,8 @@ fn taken_off(rows: usize, powers: bool) -> f32 {
 }
 
 impl CardRun<'_> {
-    /// Writes every sample's weight gradient in halves, which is a product over this many rows of `x` and `g`, and bounds its norm.
+    /// Writes every sample's weight gradient in halves, which is a product over this many rows of `x` and `g`, and bounds its norm. Narrow
+    /// `g` are also added up as the gradient of the bias, if that is wanted.
     ///
     /// # Guarantee
     /// The bounds are never less than the norm of the numbers that [`CardRun::halved_sum`] multiplies by the sample's factor and turns into
@@ -113,7 +113,7 @@ impl CardRun<'_> {
         rows: usize,
         (x, features): (HalvedNumbers<'_>, usize),
         (g, out): (HalvedNumbers<'_>, usize),
-        partials: DeviceSlice<'_, f64>,
+        (bias, partials): (Option<GradientPlace<'_>>, DeviceSlice<'_, f64>),
     ) -> Result<(), CudaError> {
         let (device, program, samples) = (self.device, self.program, self.samples);
         HalvedGradientTiles {
@@ -127,6 +127,8 @@ impl CardRun<'_> {
             out,
             rows,
             taken: taken_off(rows, x.largest.is_some()),
+            bias: bias.map(|place| place.values),
+            bias_stride: program.written,
             scales: self.work.scales().after(place.number),
             scale_stride: program.halved_count(),
             partials,
@@ -136,30 +138,23 @@ impl CardRun<'_> {
         self.mark("linear weight gradient")
     }
 
-    /// Adds a node's weight gradients of all samples to the sum, if they were written in halves.
-    pub(crate) fn halved_sum(
-        &self,
-        node: usize,
-        layout: &Layout,
-        target: SumTarget<'_>,
-    ) -> Result<(), CudaError> {
-        let program = self.program;
-        let weight = program.steps.operations[node].as_ref().and_then(|operation| operation.weight());
-        let position = weight.and_then(|weight| layout.position(weight));
-        let (Some(place), Some(position)) = (program.halved[node], position) else { return Ok(()) };
-        let entry = &layout.entries()[position];
-        SumHalves {
-            d: self.work.halved().after(place.start * self.samples).cast(),
-            stride: entry.range.len() / 2,
-            scales: self.work.scales().after(place.number),
+    /// Adds all samples' gradients that were written in halves to the sum.
+    pub(crate) fn halved_sum(&self, target: SumTarget<'_>) -> Result<(), CudaError> {
+        let (work, program) = (self.work, self.program);
+        let sum = SumHalves {
+            count: program.halved_blocks.len(),
+            d: work.halved().cast(),
+            blocks: work.halved_blocks(),
+            held: self.samples,
+            scales: work.scales(),
             scale_stride: program.halved_count(),
-            factors: self.work.factors().after(position),
+            factors: work.factors(),
             entries: program.sources.len(),
-            sum: target.of(entry).sum,
-            n: entry.range.len(),
+            sum: target.sum,
             samples: target.samples,
             whole: target.whole,
-        }
-        .launch(self.device)
+        };
+        // SAFETY: blocks are the program's own, and lie in the memory that it plans for a sample and in a sum of its layout.
+        unsafe { sum.launch(self.device) }
     }
 }

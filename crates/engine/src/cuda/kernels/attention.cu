@@ -175,7 +175,7 @@ __device__ __forceinline__ HeadPlace head_place(const uint4* halves, const u32* 
 }
 
 // Computes the output of each query, and for the backward pass the logarithm (to base 2) of the sum of its weights.
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 4)
     attention_forward(const uint4* halves, const u32* largest, u32* y, float* logarithms, int tokens, int views, int narrow) {
     __shared__ __align__(128) char shared[5 * HEAD_BYTES];
     u32 tiles = (u32)__cvta_generic_to_shared(shared);
@@ -338,7 +338,7 @@ __device__ __forceinline__ void multiply_pairs(const HeadPair& own, const HeadPa
 }
 
 // Computes the gradients of the queries. Grid: tiles of queries; heads; items.
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(128, 3)
     attention_queries(const uint4* halves, const u32* largest, const uint4* g, const u32* g_largest, const float* logarithms,
                       const float* along, u32* dx, int tokens, int views, int narrow, int accumulate) {
     HeadGradient own = head_gradient(halves, largest, g, g_largest, logarithms, along, tokens, views);

@@ -1,6 +1,6 @@
 //! Each sample's weight gradient of a layer over tokens, in halves, with its norm.
 
-use super::declare::{Count, In, Maybe, Out, kernels, rows as strided};
+use super::declare::{Count, In, Long, Maybe, Out, kernels, rows as strided};
 use crate::cuda::launch::LaunchGrid;
 
 /// How many rows and columns a tile has, and how many bytes its stages take.
@@ -14,7 +14,8 @@ pub(crate) fn gradient_tiles(out: usize, features: usize) -> usize {
 
 kernels! {
     /// Writes each sample's weight gradient in halves, bounds the squared norms of its tiles, and writes the scale of its numbers, which are
-    /// multiplied by `taken` before they are rounded. In bf16 `x_largest` and `g_largest` are missing.
+    /// multiplied by `taken` before they are rounded. In bf16 `x_largest` and `g_largest` are missing, and `bias` may
+    /// be given, which becomes the sum of `g` over each sample's rows.
     HalvedGradientTiles = "halved_gradient" [large] {
         x: In<[u32; 4]>[samples * rows * features / 8],
         x_largest: Maybe<In<u32>>[samples],
@@ -25,6 +26,8 @@ kernels! {
         out: Count[out.is_multiple_of(8)],
         rows: Count,
         taken: f32,
+        bias: Maybe<Out<f32>>[strided(samples, bias_stride, out)],
+        bias_stride: Long,
         scales: Out<f32>[strided(samples, scale_stride, 1)],
         scale_stride: Count,
         partials: Out<f64>[strided(samples, partial_stride, gradient_tiles(out, features))],

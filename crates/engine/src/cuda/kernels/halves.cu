@@ -56,6 +56,9 @@ __device__ __forceinline__ float power_of(u32 largest, bool back) {
     return __uint_as_float((u32)(127 + (back ? -power : power)) << 23);
 }
 
+// Takes a power of two on or off. A bf16 has none.
+__device__ __forceinline__ float scaled(float value, float power) { return PRECISION == BF16 ? value : __fmul_rn(value, power); }
+
 // Rounds two numbers to halves, which share a register.
 __device__ __forceinline__ u32 two_halves(float low, float high) {
     u32 pair;
@@ -97,34 +100,65 @@ KERNEL take_powers_off(float4* y, const u32* largest, const u32* weight_largest,
                            __fmaf_rn(own.w, power, shift.w));
 }
 
+// A run of a weight that a block of `sum_halves` adds up: how many pairs of a sample come before the weight, how many the weight has, which
+// of its numbers the run begins with, the run's length, where it begins in the sum, its parameter, and the number of its scale.
+struct HalvedBlock {
+    int start, stride, first, len, target, entry, number;
+};
+static_assert(sizeof(HalvedBlock) == 28, "as on the host");
+
 // How many samples' factors a block holds at a time, and how many samples' halves a thread fetches before it adds them.
 #define HALVED_SAMPLES 64
 #define HALVED_TOGETHER 8
 
-// Adds all samples' gradients of a weight, which are in halves, to the sum, sample after sample. Each thread has eight weights of its own.
-// `factors` are those of the parameter.
-KERNEL sum_halves(const uint4* d, i64 stride, const float* scales, int scale_stride, const float* factors, int entries, u32* sum, i64 n,
-                  int samples, int whole) {
-    __shared__ float2 shares[HALVED_SAMPLES];
-    i64 i = 8 * global_index();
-    bool own = i < n;
-    d += own ? i / 8 : 0;
-    u32 total[8];
+// Eight neighbours of a sum, of which four are read and written at once if they are aligned.
+__device__ __forceinline__ void load_sum(u32* total, const u32* sum) {
+    if (((u64)sum & 15) == 0) {
+        *(uint4*)total = *(const uint4*)sum;
+        *(uint4*)(total + 4) = *(const uint4*)(sum + 4);
+    } else {
 #pragma unroll
-    for (int v = 0; v < 8; ++v) total[v] = own ? sum[i + v] : 0;
+        for (int v = 0; v < 8; ++v) total[v] = sum[v];
+    }
+}
+
+__device__ __forceinline__ void store_sum(u32* sum, const u32* total) {
+    if (((u64)sum & 15) == 0) {
+        *(uint4*)sum = *(const uint4*)total;
+        *(uint4*)(sum + 4) = *(const uint4*)(total + 4);
+    } else {
+#pragma unroll
+        for (int v = 0; v < 8; ++v) sum[v] = total[v];
+    }
+}
+
+// Adds all samples' gradients of weights that are in halves to the sum, sample after sample. Each thread has eight weights of its own. Memory
+// holds `held` samples, of which the first `samples` count. Grid: blocks.
+extern "C" __global__ void __launch_bounds__(256)
+    sum_halves(const uint4* d, const HalvedBlock* blocks, int held, const float* scales, int scale_stride, const float* factors, int entries,
+               u32* sum, int samples, int whole) {
+    __shared__ float2 shares[HALVED_SAMPLES];
+    const HalvedBlock block = blocks[blockIdx.x];
+    int i = 8 * threadIdx.x;
+    bool own = i < block.len;
+    i64 stride = block.stride / 4;
+    d += (i64)(block.start / 4) * held + (own ? (block.first + i) / 8 : 0);
+    sum += block.target + i;
+    __align__(16) u32 total[8] = {};
+    if (own) load_sum(total, sum);
     for (int start = 0; start < samples; start += HALVED_SAMPLES) {
         int count = min(HALVED_SAMPLES, samples - start);
         __syncthreads();
         // Places after the last sample add nothing.
         for (int sample = threadIdx.x; sample < HALVED_SAMPLES; sample += blockDim.x)
-            shares[sample] = sample < count ? make_float2(scales[(i64)(start + sample) * scale_stride],
-                                                          factors[(i64)(start + sample) * entries])
+            shares[sample] = sample < count ? make_float2(scales[(i64)(start + sample) * scale_stride + block.number],
+                                                          factors[(i64)(start + sample) * entries + block.entry])
                                             : make_float2(0.0f, 0.0f);
         __syncthreads();
         for (int first = 0; first < count; first += HALVED_TOGETHER) {
             uint4 eights[HALVED_TOGETHER];
 #pragma unroll
-            for (int v = 0; v < HALVED_TOGETHER; ++v) eights[v] = d[(start + min(first + v, count - 1)) * (stride / 4)];
+            for (int v = 0; v < HALVED_TOGETHER; ++v) eights[v] = d[(start + min(first + v, count - 1)) * stride];
 #pragma unroll
             for (int v = 0; v < HALVED_TOGETHER; ++v) {
                 float2 share = shares[first + v];
@@ -134,13 +168,11 @@ KERNEL sum_halves(const uint4* d, i64 stride, const float* scales, int scale_str
                 for (int pair = 0; pair < 4; ++pair) {
                     float low, high;
                     from_halves(pairs[pair], &low, &high);
-                    total[2 * pair] = added(total[2 * pair], __fmul_rn(low, share.x), 0.0f, share.y, whole);
-                    total[2 * pair + 1] = added(total[2 * pair + 1], __fmul_rn(high, share.x), 0.0f, share.y, whole);
+                    total[2 * pair] = added(total[2 * pair], scaled(low, share.x), 0.0f, share.y, whole);
+                    total[2 * pair + 1] = added(total[2 * pair + 1], scaled(high, share.x), 0.0f, share.y, whole);
                 }
             }
         }
     }
-#pragma unroll
-    for (int v = 0; v < 8; ++v)
-        if (own) sum[i + v] = total[v];
+    if (own) store_sum(sum, total);
 }

@@ -3,9 +3,33 @@
 
 use super::declare::{Count, Flag, In, Long, Maybe, Out, kernels, rows as strided};
 use crate::cuda::launch::LaunchGrid;
+use crate::cuda::slice::element;
 
 /// How many columns of a sample's rows a block of threads reads.
 const STRIP: usize = 64;
+
+/// How many weights of a gradient in halves a block of threads adds up.
+pub(crate) const HALVED_BLOCK: usize = 2048;
+
+/// A run of a weight whose gradients are added up together: how many pairs of a sample come before the weight, how many the weight has, which
+/// of its numbers the run begins with, the run's length, where it begins in the sum, its parameter, and the number of its scale.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HalvedBlock {
+    pub(crate) start: i32,
+    pub(crate) stride: i32,
+    pub(crate) first: i32,
+    pub(crate) len: i32,
+    pub(crate) target: i32,
+    pub(crate) entry: i32,
+    pub(crate) number: i32,
+}
+
+const _: () = assert!(size_of::<HalvedBlock>() == 28);
+
+element! {
+    HalvedBlock => "HalvedBlock",
+}
 
 kernels! {
     /// Raises `largest` to the size of each sample's largest number, as bits. If `d` is given, it becomes the sum over all rows.
@@ -39,17 +63,17 @@ kernels! {
         n: Long,
     } over LaunchGrid::fours(n);
 
-    /// Adds all samples' gradients of a weight, which are in halves, to the sum.
+    /// Adds all samples' gradients that are in halves to the sum. Memory holds `held` samples, of which the first `samples` count.
     SumHalves = "sum_halves" {
-        d: In<[u32; 4]>[strided(samples, stride / 4, n / 8)],
-        stride: Long[stride.is_multiple_of(4)],
-        scales: In<f32>[strided(samples, scale_stride, 1)],
+        d: In<[u32; 4]>,
+        blocks: In<HalvedBlock>[count],
+        held: Count[held >= samples],
+        scales: In<f32>[samples * scale_stride],
         scale_stride: Count,
-        factors: In<f32>[strided(samples, entries, 1)],
+        factors: In<f32>[samples * entries],
         entries: Count,
-        sum: Out<u32>[n],
-        n: Long[n.is_multiple_of(8)],
+        sum: Out<u32>,
         samples: Count,
         whole: Flag,
-    } over LaunchGrid::each(n / 8);
+    } given { count: usize } over LaunchGrid::blocks(count, HALVED_BLOCK / 8), unsafe: "Every block lies in `held` samples' gradients in halves, which `d` holds weight by weight, and in `sum`; its parameter is one of `entries`, and its scale one of `scale_stride`.";
 }

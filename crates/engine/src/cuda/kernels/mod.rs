@@ -37,7 +37,7 @@ pub(crate) use clip::{
 pub(crate) use convolve::{SumParts, WeightGradient};
 use declare::Declaration;
 pub(crate) use gradient::{HalvedGradientTiles, gradient_tiles};
-pub(crate) use halves::{SizesOfSamples, SumHalves, TakePowersOff, ToHalves};
+pub(crate) use halves::{HALVED_BLOCK, HalvedBlock, SizesOfSamples, SumHalves, TakePowersOff, ToHalves};
 pub(crate) use image::{
     ArrangeWeights, ImageConvolve, ImageStrip, ImageWeightGradient, ImageWeightSum, TAPS,
 };

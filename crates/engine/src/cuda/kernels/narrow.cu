@@ -45,7 +45,9 @@ __device__ __forceinline__ void add_owed(Eight& values, const uint4* bias, i64 i
 // The normal distribution function at v and its density, which share an exponential. The error is 1e-7 (Abramowitz and Stegun, 7.1.26), far
 // below what a half keeps.
 __device__ __forceinline__ float normal_share(float v, float* density) {
-    float bell = exp2f(-0.7213475204444817f * v * v), t = __fdividef(1.0f, 1.0f + 0.2316418882663604f * fabsf(v));
+    float bell, t;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(bell) : "f"(-0.7213475204444817f * v * v));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(t) : "f"(1.0f + 0.2316418882663604f * fabsf(v)));
     float series = 0.5307027145f;
     series = series * t - 0.7265760135f;
     series = series * t + 0.7107068705f;
@@ -56,25 +58,20 @@ __device__ __forceinline__ float normal_share(float v, float* density) {
     return v < 0.0f ? tail : 1.0f - tail;
 }
 
-__device__ __forceinline__ float narrow_activation(int op, float v, float factor) {
-    float density;
-    return op == GELU ? v * normal_share(v, &density) : activation(op, v, factor);
-}
-
-__device__ __forceinline__ float narrow_slope(int op, float v, float factor) {
-    if (op != GELU) return slope(op, v, factor);
-    float density, share = normal_share(v, &density);
-    return share + v * density;
-}
-
 // Adds a bias if one is owed, and applies an activation.
 KERNEL narrow_unary(int op, const uint4* x, const uint4* bias, uint4* y, int channels, i64 n, float factor, int x_narrow, int y_narrow) {
     i64 i = global_index();
     if (8 * i >= n) return;
     Eight values = load_eight(x, i, x_narrow);
     add_owed(values, bias, i, channels);
+    if (op == GELU) {
+        float density;
 #pragma unroll
-    for (int v = 0; v < 8; ++v) values.of[v] = narrow_activation(op, values.of[v], factor);
+        for (int v = 0; v < 8; ++v) values.of[v] *= normal_share(values.of[v], &density);
+    } else {
+#pragma unroll
+        for (int v = 0; v < 8; ++v) values.of[v] = activation(op, values.of[v], factor);
+    }
     store_eight(y, i, values, y_narrow);
 }
 
@@ -86,8 +83,18 @@ KERNEL narrow_unary_backward(int op, const uint4* kept, const uint4* bias, const
     Eight values = load_eight(kept, i, kept_narrow), upstream = load_eight(g, i, g_narrow), there = {};
     if (accumulate) there = load_eight(dx, i, dx_narrow);
     add_owed(values, bias, i, channels);
+    if (op == GELU) {
 #pragma unroll
-    for (int v = 0; v < 8; ++v) upstream.of[v] = there.of[v] + upstream.of[v] * narrow_slope(op, values.of[v], factor);
+        for (int v = 0; v < 8; ++v) {
+            float density, share = normal_share(values.of[v], &density);
+            upstream.of[v] *= share + values.of[v] * density;
+        }
+    } else {
+#pragma unroll
+        for (int v = 0; v < 8; ++v) upstream.of[v] *= slope(op, values.of[v], factor);
+    }
+#pragma unroll
+    for (int v = 0; v < 8; ++v) upstream.of[v] += there.of[v];
     store_eight(dx, i, upstream, dx_narrow);
 }
 
@@ -104,39 +111,60 @@ KERNEL narrow_add(const uint4* a, const uint4* a_bias, const uint4* b, const uin
     store_eight(y, i, left, 0);
 }
 
+// How many eights of a row a lane holds. A row of more than 32 times as many is read again for every visit.
+#define ROW_EIGHTS 4
+
+// Loads what a lane holds of a row in single precision.
+__device__ __forceinline__ void hold_row(Eight* held, const uint4* row, int eights) {
+#pragma unroll
+    for (int k = 0; k < ROW_EIGHTS; ++k)
+        if ((int)(threadIdx.x & 31) + 32 * k < eights) held[k] = load_eight(row, (threadIdx.x & 31) + 32 * k, 0);
+}
+
+// Visits a lane's eights of a row in their order, each with its place in the row.
+template <typename Visit>
+__device__ __forceinline__ void each_eight(const Eight* held, const uint4* row, int eights, Visit visit) {
+    int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int k = 0; k < ROW_EIGHTS; ++k)
+        if (lane + 32 * k < eights) visit(lane + 32 * k, held[k]);
+    for (int i = lane + 32 * ROW_EIGHTS; i < eights; i += 32) visit(i, load_eight(row, i, 0));
+}
+
 // Normalises rows of `features`, with one warp for each row. The rows that are written are narrow.
 KERNEL narrow_layer_forward(const uint4* x, uint4* y, float* kept, const uint4* weight, const uint4* bias, int features, i64 rows,
                             float eps, int centred) {
     i64 row = global_index() >> 5;
     if (row >= rows) return;
-    int lane = threadIdx.x & 31, eights = features / 8;
-    i64 first = row * eights;
+    int eights = features / 8;
+    x += 2 * row * eights;
+    y += row * eights;
+    Eight held[ROW_EIGHTS];
+    hold_row(held, x, eights);
     float sum = 0.0f, squares = 0.0f;
-    for (int i = lane; i < eights; i += 32) {
-        Eight values = load_eight(x, first + i, 0);
+    each_eight(held, x, eights, [&](int, const Eight& values) {
 #pragma unroll
         for (int v = 0; v < 8; ++v) sum += values.of[v];
-    }
+    });
     float mean = centred ? warp_sum(sum) / features : 0.0f;
-    for (int i = lane; i < eights; i += 32) {
-        Eight values = load_eight(x, first + i, 0);
+    each_eight(held, x, eights, [&](int, const Eight& values) {
 #pragma unroll
         for (int v = 0; v < 8; ++v) squares += (values.of[v] - mean) * (values.of[v] - mean);
-    }
+    });
     float inverse = 1.0f / sqrtf(warp_sum(squares) / features + eps);
-    if (kept && lane == 0) {
+    if (kept && (threadIdx.x & 31) == 0) {
         kept[2 * row] = mean;
         kept[2 * row + 1] = inverse;
     }
-    for (int i = lane; i < eights; i += 32) {
-        Eight values = load_eight(x, first + i, 0), w, b = {};
+    each_eight(held, x, eights, [&](int i, const Eight& values) {
+        Eight out, w, b = {};
         if (weight) w = load_eight(weight, i, 0);
         if (bias) b = load_eight(bias, i, 0);
 #pragma unroll
         for (int v = 0; v < 8; ++v)
-            values.of[v] = __fmaf_rn(normalised(values.of[v], mean, inverse), weight ? w.of[v] : 1.0f, b.of[v]);
-        store_eight(y, first + i, values, 1);
-    }
+            out.of[v] = __fmaf_rn(normalised(values.of[v], mean, inverse), weight ? w.of[v] : 1.0f, b.of[v]);
+        store_eight(y, i, out, 1);
+    });
 }
 
 // Computes the gradient of a layer norm's input from the narrow gradient of its output.
@@ -144,34 +172,38 @@ KERNEL narrow_layer_backward(const uint4* x, const uint4* g, const float* kept, 
                              int centred, int accumulate) {
     i64 row = global_index() >> 5;
     if (row >= rows) return;
-    int lane = threadIdx.x & 31, eights = features / 8;
-    i64 first = row * eights;
+    int eights = features / 8;
+    x += 2 * row * eights;
+    g += row * eights;
+    dx += 2 * row * eights;
+    Eight held[ROW_EIGHTS];
+    hold_row(held, x, eights);
     float mean = kept[2 * row], inverse = kept[2 * row + 1], sum = 0.0f, product = 0.0f;
-    auto scaled = [&](int i) {
-        Eight upstream = load_eight(g, first + i, 1);
+    auto weighted = [&](int i) {
+        Eight upstream = load_eight(g, i, 1);
         if (!weight) return upstream;
         Eight w = load_eight(weight, i, 0);
 #pragma unroll
         for (int v = 0; v < 8; ++v) upstream.of[v] *= w.of[v];
         return upstream;
     };
-    for (int i = lane; i < eights; i += 32) {
-        Eight upstream = scaled(i), values = load_eight(x, first + i, 0);
+    each_eight(held, x, eights, [&](int i, const Eight& values) {
+        Eight upstream = weighted(i);
 #pragma unroll
         for (int v = 0; v < 8; ++v) {
             sum += upstream.of[v];
             product += upstream.of[v] * normalised(values.of[v], mean, inverse);
         }
-    }
+    });
     float average = centred ? warp_sum(sum) / features : 0.0f, along = warp_sum(product) / features;
-    for (int i = lane; i < eights; i += 32) {
-        Eight upstream = scaled(i), values = load_eight(x, first + i, 0), there = {};
-        if (accumulate) there = load_eight(dx, first + i, 0);
+    each_eight(held, x, eights, [&](int i, const Eight& values) {
+        Eight upstream = weighted(i), there = {};
+        if (accumulate) there = load_eight(dx, i, 0);
 #pragma unroll
         for (int v = 0; v < 8; ++v)
             there.of[v] += (upstream.of[v] - average - normalised(values.of[v], mean, inverse) * along) * inverse;
-        store_eight(dx, first + i, there, 0);
-    }
+        store_eight(dx, i, there, 0);
+    });
 }
 
 // How many columns of a sample's rows a block adds up, eight to a thread, and how many rows it reads at a time.

@@ -8,7 +8,7 @@ use crate::cuda::halved::HalvedNumbers;
 use crate::cuda::kernels::{NarrowUnary, SCALE, TakePowersOff};
 use crate::cuda::memory::CardModel;
 use crate::cuda::product::MatrixSide;
-use crate::cuda::run::CardRun;
+use crate::cuda::run::{CardRun, GradientPlace};
 use crate::cuda::slice::{DeviceSlice, Half};
 
 /// What reports of times call the rounding to halves and the way back.
@@ -133,26 +133,22 @@ impl CudaLinearKernel {
         run.mark(ROUNDING)
     }
 
-    /// The gradients of all rows in halves, which are rounded if they are not narrow. Adds up the gradient of the bias on the way.
+    /// The gradients of all rows in halves, which are rounded if they are not narrow. Then the gradient of the bias is added up on the way.
     fn gradients<'r>(
         &self,
         run: &mut CardRun<'r>,
         node: usize,
-        parameters: &mut CardParameterGradients<'_>,
+        bias: Option<GradientPlace<'_>>,
     ) -> Result<HalvedNumbers<'r>, CudaError> {
         let (device, gradient) = (run.device, run.gradient(node));
-        let sizes = (run.samples, self.rows * run.program.views, self.out);
-        let bias = (parameters.written(run, self.bias), run.program.written);
         if self.narrow_output {
-            let g = HalvedNumbers::narrow(gradient);
-            g.bias_gradient(device, sizes, bias)?;
-            run.mark("linear bias gradient")?;
-            return Ok(g);
+            return Ok(HalvedNumbers::narrow(gradient));
         }
+        let sizes = (run.samples, self.rows * run.program.views, self.out);
         let scratch =
             run.scratch(node).expect("the plan gives a product of halves scratch for the backward pass");
         let g = HalvedNumbers::of(device, scratch, run.items(), self.rows * self.out);
-        g.round(device, gradient, sizes, bias)?;
+        g.round(device, gradient, sizes, (bias, run.program.written))?;
         run.mark(ROUNDING)?;
         Ok(g)
     }
@@ -166,11 +162,15 @@ impl CudaLinearKernel {
         parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let Self { rows, features, out, .. } = *self;
-        let g = self.gradients(run, node, parameters)?;
+        let (bias, of_sample) = (parameters.written(run, self.bias), rows * run.program.views);
+        let g = self.gradients(run, node, bias)?;
+        // What is rounded was added up when it was.
+        let bias = bias.filter(|_| self.narrow_output);
         if let Some(place) = run.program.halved[node] {
-            let partials = run.partials(parameters.layout, self.weight);
-            let x = self.inputs(run, node);
-            run.halved_gradient(place, rows * run.program.views, (x, features), (g, out), partials)?;
+            let (x, partials) = (self.inputs(run, node), run.partials(parameters.layout, self.weight));
+            run.halved_gradient(place, of_sample, (x, features), (g, out), (bias, partials))?;
+        } else {
+            g.bias_gradient(run.device, (run.samples, of_sample, out), (bias, run.program.written))?;
         }
         let Some(target) = run.target(node, 0) else { return Ok(()) };
         if target.accumulate && g.largest.is_some() {
