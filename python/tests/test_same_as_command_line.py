@@ -21,6 +21,21 @@ def test_texts(cli, name):
     assert certificate.to_json() + "\n" == cli.run("account", "--json", **PLANS[name]).stdout
 
 
+@pytest.mark.parametrize(
+    "plan, keys",
+    [
+        (RECORDS, {"privacy.clip_quantile": 0.5, "privacy.count_noise": 20.0}),
+        (PATCH, {"pipeline.pixel_noise": 5.0}),
+    ],
+)
+def test_keys_without_a_flag(cli, plan, keys):
+    settings = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
+    expected = cli.json("account", *settings, **plan)
+    assert dapple.account(**plan, **keys).to_dict() == expected
+    assert dapple.account(**plan, **{key.split(".")[1]: value for key, value in keys.items()}).to_dict() == expected
+    assert expected["epsilon"] != dapple.account(**plan).epsilon
+
+
 def test_precision(cli):
     wide, narrow = (dapple.account(**RECORDS, precision=precision) for precision in (0.01, 1e-4))
     assert wide.to_dict() == cli.json("account", "--precision", "0.01", **RECORDS)

@@ -1,5 +1,6 @@
 //! Splitting records off for evaluation.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dapple_plan::Relation;
@@ -25,19 +26,66 @@ pub fn split(
     seed: u64,
     relation: Relation,
 ) -> Result<(Subset, Subset), DataError> {
-    let wrong = |problem| DataError::setting("data.validation", problem);
-    if !(share > 0.0 && share < 1.0) {
-        return Err(wrong(format!("a share of {share} leaves one side empty")));
-    }
-    let key = MasterKey::from_seed(seed).purpose(Purpose::Split).step(0);
-    let (mut train, mut validation) = (Vec::new(), Vec::new());
+    check(share)?;
+    let coins = coins(&**whole, seed, relation)?;
+    parts(whole, share, |record| coins[record] < share)
+}
+
+/// Splits a data set in two as [`split`] does, but with the same share of each class, as exactly as whole numbers allow: the records of a
+/// class whose coins are lowest are for evaluation.
+///
+/// # Guarantee
+/// The split follows from the seed, from the names or numbers of the records and from their classes. So neighbouring data sets are split
+/// into neighbouring ones if neighbours differ in neither, as where a region of an image is protected and its class is public. Where
+/// records are added, removed or substituted, they may not be split so.
+///
+/// # Errors
+/// As [`split`], and records with label maps.
+pub fn stratified_split(
+    whole: &Arc<dyn Dataset>,
+    share: f64,
+    seed: u64,
+) -> Result<(Subset, Subset), DataError> {
+    check(share)?;
+    let coins = coins(&**whole, seed, Relation::Patch)?;
+    let mut classes: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for record in 0..whole.len() {
-        let mut coin = key.stream(identity(&**whole, record, relation)?);
-        match unit(&mut coin) < share {
-            true => validation.push(record),
-            false => train.push(record),
-        }
+        classes.entry(whole.label(record)?).or_default().push(record);
     }
+    let mut held_out = vec![false; whole.len()];
+    for mut records in classes.into_values() {
+        records.sort_by(|&one, &other| coins[one].total_cmp(&coins[other]));
+        let count = (share * records.len() as f64).round() as usize;
+        records.iter().take(count).for_each(|&record| held_out[record] = true);
+    }
+    parts(whole, share, |record| held_out[record])
+}
+
+fn wrong(problem: String) -> DataError {
+    DataError::setting("data.validation", problem)
+}
+
+fn check(share: f64) -> Result<(), DataError> {
+    match share > 0.0 && share < 1.0 {
+        true => Ok(()),
+        false => Err(wrong(format!("a share of {share} leaves one side empty"))),
+    }
+}
+
+/// A uniform number in [0, 1) for each record.
+fn coins(whole: &dyn Dataset, seed: u64, relation: Relation) -> Result<Vec<f64>, DataError> {
+    let key = MasterKey::from_seed(seed).purpose(Purpose::Split).step(0);
+    (0..whole.len()).map(|record| Ok(unit(&mut key.stream(identity(whole, record, relation)?)))).collect()
+}
+
+/// The records to train on, and those that are held out, neither of which may be none.
+fn parts(
+    whole: &Arc<dyn Dataset>,
+    share: f64,
+    held_out: impl Fn(usize) -> bool,
+) -> Result<(Subset, Subset), DataError> {
+    let (validation, train): (Vec<usize>, Vec<usize>) =
+        (0..whole.len()).partition(|&record| held_out(record));
     if train.is_empty() || validation.is_empty() {
         return Err(wrong(format!("a share of {share} of {} records leaves one side empty", whole.len())));
     }
@@ -68,5 +116,10 @@ fn identity(whole: &dyn Dataset, record: usize, relation: Relation) -> Result<u6
             }
         }
     }
-    Ok(hash.finalize().iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte)))
+    Ok(first_word(hash))
+}
+
+/// The first 64 bits of a digest, by which something is known.
+pub(crate) fn first_word(hash: Sha256) -> u64 {
+    hash.finalize().iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
 }

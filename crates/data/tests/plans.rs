@@ -19,7 +19,7 @@ fn every_example_is_read_solved_and_priced() {
         let path = entry.unwrap().path();
         let name = path.display();
         let mut spec = PlanSpec::from_toml(&fs::read_to_string(&path).unwrap()).unwrap();
-        // What trains on public images promises nothing, and has no price.
+        // A public model costs nothing, and has no price.
         if spec.train.private == Some(false) {
             continue;
         }

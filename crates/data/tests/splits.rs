@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dapple_data::formats::{ImageFolder, PackedImages};
-use dapple_data::{DataLimits, Dataset, Subset, split};
+use dapple_data::{DataLimits, Dataset, Subset, split, stratified_split};
 use dapple_geometry::Size;
 use dapple_plan::Relation;
 
@@ -139,4 +139,76 @@ fn whatever_changes_has_another_fingerprint() {
         train.fingerprint().unwrap()
     );
     assert!(Subset::new(whole, vec![200]).is_err());
+}
+
+/// Each class gives its share, to the nearest whole number, and other pixels change nothing.
+#[test]
+fn a_stratified_split_takes_its_share_of_every_class() {
+    let whole = dataset(200, |_, _| {});
+    let (train, validation) = stratified_split(&whole, 0.2, 5).unwrap();
+    assert!(members(&train).is_disjoint(&members(&validation)));
+    assert_eq!(train.len() + validation.len(), 200);
+    let of_class =
+        |part: &Subset, class| (0..part.len()).filter(|&record| part.label(record).unwrap() == class).count();
+    // There are 67, 67 and 66 records of the classes.
+    assert_eq!([0, 1, 2].map(|class| of_class(&validation, class)), [13, 13, 13]);
+    assert_ne!(members(&stratified_split(&whole, 0.2, 6).unwrap().1), members(&validation));
+    let painted = dataset(200, |bytes, _| bytes[3] = 250);
+    let expected: BTreeSet<u8> =
+        members(&validation).into_iter().map(|pixel| if pixel == 3 { 250 } else { pixel }).collect();
+    assert_eq!(members(&stratified_split(&painted, 0.2, 5).unwrap().1), expected);
+    assert!(stratified_split(&dataset(3, |_, _| {}), 0.1, 1).is_err());
+}
+
+/// Lists as Oxford Pets has them (names without endings, classes by number) and as SUN397 has them (paths whose folders are classes).
+#[test]
+fn lists_name_the_records_of_both_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    for name in ["Abyssinian_1.pgm", "beagle_2.pgm", "pug_3.pgm", "a/abbey/sun_1.pgm", "b/bar/out/sun_2.pgm"]
+    {
+        write(name, b"P5\n1 1\n255\n\0");
+    }
+    let open = |list: &str| {
+        write("list.txt", list.as_bytes());
+        ImageFolder::open_list(folder.path(), &folder.path().join("list.txt"), &DataLimits::default())
+    };
+    let pets =
+        open("#Image CLASS-ID SPECIES BREED\nbeagle_2 10 2 1\n\nAbyssinian_1 2 1 1\npug_3 10 2 1\n").unwrap();
+    assert_eq!(pets.class_names().unwrap(), ["2", "10"]);
+    let labels =
+        |data: &ImageFolder| (0..data.len()).map(|record| data.label(record).unwrap()).collect::<Vec<_>>();
+    assert_eq!(labels(&pets), [1, 0, 1]);
+    assert_eq!(pets.name(0).unwrap(), "beagle_2.pgm");
+    let sun = open("/b/bar/out/sun_2.pgm\n/a/abbey/sun_1.pgm\n").unwrap();
+    assert_eq!(
+        (sun.class_names().unwrap(), labels(&sun)),
+        (&["a/abbey".to_owned(), "b/bar/out".to_owned()][..], vec![1, 0])
+    );
+    write("other.txt", b"pug_3 2\n");
+    let like = |classes: &[&str]| {
+        let classes: Vec<String> = classes.iter().map(|&class| class.to_owned()).collect();
+        ImageFolder::open_list_like(
+            folder.path(),
+            &folder.path().join("other.txt"),
+            &classes,
+            &DataLimits::default(),
+        )
+    };
+    assert_eq!(labels(&like(&["1", "2"]).unwrap()), [1]);
+    assert!(like(&["1"]).unwrap_err().to_string().contains("does not have its class \"2\""));
+    for (list, says) in [
+        ("", "no picture"),
+        ("pug_3\n", "line 1: the picture has no class"),
+        ("\nnothing 1\n", "line 2: there is no such picture"),
+        ("../list.txt 1\n", "lies elsewhere"),
+        ("pug_3 1\npug_3.pgm 2\n", "is the same as"),
+    ] {
+        let error = open(list).unwrap_err();
+        assert!(error.to_string().contains(says) && error.hint().is_some(), "{list:?}: {error}");
+    }
 }

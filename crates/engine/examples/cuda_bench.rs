@@ -1,9 +1,9 @@
-//! Measures the CUDA executor and prints one line of JSON for each batch size: `cuda_bench MODEL SECONDS BATCH..`.
+//! Measures the CUDA executor and prints one line of JSON for each batch size: `cuda_bench MODEL SECONDS BATCH[:MICROBATCH]..`.
 //!
 //! A step sends the samples, computes the clipped sum, adds noise and takes a step of Adam, all on the card. With `--gradient` it sends the
 //! parameters and fetches the sum instead. `around_seconds` is the part of a step outside of the sum itself.
 //!
-//! Options come before the model: `--tf32`, `--bf16`, `--microbatch N`, `--gradient`, `--shares` (prints the time of each kind of
+//! Options come before the model: `--tf32`, `--bf16`, `--gradient`, `--shares` (prints the time of each kind of
 //! operation), `--choices` (prints how each convolution runs), `--own`, `--cudnn`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
@@ -57,9 +57,6 @@ fn main() {
             "--gradient" => fetches = true,
             "--shares" => shares = true,
             "--choices" => choices = true,
-            "--microbatch" => {
-                options.microbatch = arguments.next().and_then(|n| n.parse().ok()).expect("samples");
-            }
             other => panic!("unknown option {other}"),
         }
     }
@@ -69,7 +66,10 @@ fn main() {
     let graph = model(&name);
     let parameters = Parameters::init(&graph, 1);
     let input: usize = graph.input_shape().iter().product();
-    for batch in arguments.map(|b| b.parse::<usize>().expect("a batch size")) {
+    for sizes in arguments {
+        let (batch, microbatch) = sizes.split_once(':').unwrap_or((&sizes, "0"));
+        let [batch, microbatch] = [batch, microbatch].map(|size| size.parse().expect("a number of samples"));
+        options.microbatch = microbatch;
         let mut executor = match CudaExecutor::new(&graph, CudaOptions { batch, ..options }) {
             Ok(executor) => executor,
             Err(error) => {

@@ -188,6 +188,10 @@ pub(crate) fn cifar() -> Vec<Vec<u8>> {
     vec![ten.to_vec(), hundred.to_vec(), gzipped(&ten), gzipped(&[ten, ten].concat())]
 }
 
+pub(crate) fn lists() -> Vec<Vec<u8>> {
+    vec![b"# picture class\na 1\n".to_vec(), b"/a.pgm cat 3 4\n\n".to_vec()]
+}
+
 fn gzipped(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     // Writing to memory cannot fail.

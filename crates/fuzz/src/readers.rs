@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use dapple_data::formats::{Npy, cifar, decode, decode_mask, idx};
+use dapple_data::formats::{ImageFolder, Npy, cifar, decode, decode_mask, idx};
 use dapple_data::segmentation::{ClassMap, a2d2};
 use dapple_data::{DataError, DataLimits, Dataset};
 use dapple_graph::{Graph, GraphError, Parameters, weights};
@@ -54,6 +54,7 @@ pub const READERS: &[Reader] = &[
     Reader { name: "npy", corpus: corpus::arrays, read: npy },
     Reader { name: "idx", corpus: corpus::idx, read: idx_file },
     Reader { name: "cifar", corpus: corpus::cifar, read: cifar_file },
+    Reader { name: "list", corpus: corpus::lists, read: list },
     Reader { name: "mask", corpus: || corpus::pictures(ImageFormat::Png), read: mask },
     Reader { name: "label map", corpus: corpus::label_pictures, read: label_map },
 ];
@@ -178,6 +179,12 @@ fn idx_file(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
 fn cifar_file(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
     let files = Files::new(bytes, folder, &[])?;
     read_all(&cifar(&[files.damaged], None, &LIMITS)?)
+}
+
+fn list(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
+    let files = Files::new(bytes, folder, b"P5\n1 1\n255\n\0")?;
+    let _ = std::fs::copy(&files.good, folder.join("a.pgm"));
+    read_all(&ImageFolder::open_list(folder, &files.damaged, &LIMITS)?)
 }
 
 /// A damaged file, and a good one that goes with it.

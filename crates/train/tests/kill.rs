@@ -18,6 +18,8 @@ const ADAPTED: &str = "adapted";
 /// Part of the names of folders in which synthetic images are mixed with records, and of those in which records are clipped together.
 const MIXED: &str = "mixed";
 const GROUPED: &str = "grouped";
+/// Part of the names of folders in which adapters train, by an optimiser that corrects for noise.
+const TUNED: &str = "tuned";
 
 fn plan(folder: &Path, seed: Option<u64>) -> String {
     let seed = seed.map_or(String::new(), |seed| format!("seed = {seed}\n"));
@@ -26,8 +28,12 @@ fn plan(folder: &Path, seed: Option<u64>) -> String {
     let clip = if named(ADAPTED) { "clip_quantile = 0.5\n" } else { "" };
     let mix = if named(MIXED) { "[mix]\npool = 'pool'\nsynthetic = 1\nself_mix = 1\n" } else { "" };
     let clip = if named(GROUPED) { "records_per_clip = 2\n" } else { clip };
+    let (tune, rule) = match named(TUNED) {
+        true => ("tune = 'lora'\nlora_rank = 2\n", "kind = 'adamw'\nnoise_correction = true"),
+        false => ("", "momentum = 0.5"),
+    };
     format!(
-        "{mix}[model]\nname = 'small-cnn'\n[optimiser]\nlearning_rate = 0.1\nmomentum = 0.5\nema = 0.9\n\
+        "{mix}[model]\nname = 'small-cnn'\n{tune}[optimiser]\nlearning_rate = 0.1\n{rule}\nema = 0.9\n\
          [privacy]\n{clip}noise_multiplier = 2.0\ndelta = 1e-5\n[sampling]\nbatch = 24\nsteps = 400\n\
          [train]\n{seed}checkpoint_every = 5\n[performance]\nthreads = 1\n"
     )
@@ -129,6 +135,11 @@ fn so_does_one_whose_clip_norm_follows_a_quantile() {
 #[test]
 fn so_does_one_with_synthetic_images_and_records_clipped_together() {
     seeded_runs_end_alike(&format!("seeded-{MIXED}-{GROUPED}"), 10);
+}
+
+#[test]
+fn so_does_one_that_trains_adapters() {
+    seeded_runs_end_alike(&format!("seeded-{TUNED}"), 10);
 }
 
 /// Kills seeded runs in folders of this name so often in all, and compares what they end with.

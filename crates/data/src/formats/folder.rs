@@ -16,7 +16,7 @@ use crate::dataset::within;
 use crate::{DataError, DataLimits, Dataset, Image, MAX_CLASSES, Target, Values, file};
 
 /// Endings of the files that are read; others are passed over.
-const ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "ppm", "pgm", "pbm", "pnm"];
+pub(super) const ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "ppm", "pgm", "pbm", "pnm"];
 /// How deep folders within a class may be nested. Deeper nesting is taken for a loop of links.
 const MAX_DEPTH: usize = 16;
 /// Bytes that a decoder may take for each pixel: four channels of sixteen bits.
@@ -74,18 +74,27 @@ impl ImageFolder {
         limits: &DataLimits,
     ) -> Result<Self, DataError> {
         let pictures: Vec<_> = pictures_below(root)?.into_iter().map(|path| (path, class)).collect();
-        if pictures.is_empty() {
-            return Err(DataError::Empty { path: root.to_owned(), what: "picture" });
-        }
-        let (root, names) = (root.to_owned(), classes.to_vec());
-        Ok(Self { root, names, pictures, limits: *limits, fingerprint: OnceLock::new() })
+        Self::of_pictures(root, classes.to_vec(), pictures, limits)
     }
 
-    fn with_classes(root: &Path, names: Vec<String>, limits: &DataLimits) -> Result<Self, DataError> {
+    /// Pictures with the numbers of their classes.
+    pub(super) fn of_pictures(
+        root: &Path,
+        names: Vec<String>,
+        pictures: Vec<(PathBuf, u32)>,
+        limits: &DataLimits,
+    ) -> Result<Self, DataError> {
         if names.len() > MAX_CLASSES as usize {
             let (path, label) = (root.to_owned(), names.len() as i64 - 1);
             return Err(DataError::TooManyClasses { path, record: 0, label, limit: MAX_CLASSES });
         }
+        if pictures.is_empty() {
+            return Err(DataError::Empty { path: root.to_owned(), what: "picture" });
+        }
+        Ok(Self { root: root.to_owned(), names, pictures, limits: *limits, fingerprint: OnceLock::new() })
+    }
+
+    fn with_classes(root: &Path, names: Vec<String>, limits: &DataLimits) -> Result<Self, DataError> {
         let mut listed = Listed::default();
         let mut pictures = Vec::new();
         for (class, name) in names.iter().enumerate() {
@@ -99,11 +108,8 @@ impl ImageFolder {
             }
             pictures.extend(found.into_iter().map(|path| (path, class as u32)));
         }
-        if pictures.is_empty() {
-            return Err(DataError::Empty { path: root.to_owned(), what: "picture" });
-        }
         listed.check(pictures.iter().map(|(path, _)| path))?;
-        Ok(Self { root: root.to_owned(), names, pictures, limits: *limits, fingerprint: OnceLock::new() })
+        Self::of_pictures(root, names, pictures, limits)
     }
 }
 

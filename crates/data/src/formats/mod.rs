@@ -4,6 +4,7 @@ mod cifar;
 mod folder;
 mod gzip;
 mod idx;
+mod list;
 mod mask;
 mod npy;
 mod packed;

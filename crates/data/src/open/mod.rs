@@ -10,7 +10,7 @@ use dapple_plan::spec::DataFormat;
 use dapple_plan::{DataPlan, HeldOut, ProgramScenes, RecordFiles, RecordOrigin, StoredFormat};
 
 use crate::formats::ImageFolder;
-use crate::split::split;
+use crate::split::{split, stratified_split};
 use crate::{DataError, Dataset, Pool};
 use files::{ClassFiles, DataPart, RecordPaths};
 use maps::MapFolders;
@@ -57,8 +57,11 @@ pub fn open(plan: &DataPlan, base: &Path) -> Result<Opened, DataError> {
     let pool = plan.pool.as_ref().map(|pool| Pool::open(pool, base, &*opened.train, &plan.limits));
     let pool = pool.transpose()?.map(|pool| Arc::new(pool) as Arc<dyn Dataset>);
     match plan.origin {
-        RecordOrigin::Stored { held_out: HeldOut::Share { share, seed, relation }, .. } => {
-            let (train, validation) = split(&opened.train, share, seed, relation)?;
+        RecordOrigin::Stored { held_out: HeldOut::Share { share, seed, relation, stratified }, .. } => {
+            let (train, validation) = match stratified {
+                true => stratified_split(&opened.train, share, seed)?,
+                false => split(&opened.train, share, seed, relation)?,
+            };
             Ok(Opened { train: Arc::new(train), test: Some(Arc::new(validation)), pool })
         }
         _ => Ok(Opened { pool, ..opened }),
@@ -99,6 +102,20 @@ fn stored(
             let like = train.class_names().unwrap_or_default();
             let test = test.map(|test| ImageFolder::open_like(&test.path, like, limits)).transpose()?;
             Ok(both(train, test))
+        }
+        StoredFormat::ImageList => {
+            let list = |paths: &RecordPaths, key| {
+                let why = format!("the list of pictures below {}", paths.path.display());
+                paths.labels.clone().ok_or_else(|| DataError::missing(key, why))
+            };
+            let train_list = list(&train, "data.train_labels")?;
+            let train = ImageFolder::open_list(&train.path, &train_list, limits)?;
+            let like = train.class_names().unwrap_or_default();
+            let test = test.map(|test| {
+                let test_list = list(&test, "data.test_labels")?;
+                ImageFolder::open_list_like(&test.path, &test_list, like, limits)
+            });
+            Ok(both(train, test.transpose()?))
         }
         StoredFormat::Idx => of_files(ClassFiles::Idx),
         StoredFormat::Cifar => of_files(ClassFiles::Cifar),

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use super::mapping::Mapping;
 use super::source::ViewSource;
 use super::{Views, follow, size_of};
+use crate::split::first_word;
 use crate::{DataError, Dataset, Image, TargetKind};
 
 /// How many images of a pool are shown beside the views of each record.
@@ -26,8 +27,7 @@ impl Synthetic {
     fn new(pool: Arc<dyn Dataset>, count: usize) -> Self {
         let name = |image| {
             let name = pool.name(image).unwrap_or_else(|| image.to_string());
-            let digest: [u8; 32] = Sha256::digest(name.as_bytes()).into();
-            digest.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
+            first_word(Sha256::new_with_prefix(name.as_bytes()))
         };
         let names = (0..pool.len()).map(name).collect();
         Self { pool, names, count }

@@ -129,9 +129,7 @@ impl CardRun<'_> {
         };
         // SAFETY: blocks are the program's own, and lie in the memory that it plans for a sample and in a sum of its layout.
         unsafe { written.launch(self.device)? };
-        for node in 0..program.halved.len() {
-            self.halved_sum(node, layout, target)?;
-        }
+        self.halved_sum(target)?;
         self.mark("sum of written gradients")?;
         for node in (0..program.deferred.len()).filter(|&node| program.deferred[node]) {
             let Some(operation) = &program.steps.operations[node] else { continue };

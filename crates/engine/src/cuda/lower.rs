@@ -5,6 +5,7 @@ use dapple_graph::{Graph, Op, Window, op};
 
 use super::Precision;
 use super::geometry::Geometry;
+use super::narrow::OwedBias;
 use super::operation::{CudaKernel, ShapedNode};
 
 /// A graph's steps, indexed like its nodes.
@@ -33,6 +34,10 @@ pub(crate) struct CardSteps {
     pub(crate) halved: usize,
     /// The precision to which the factors of products may be rounded.
     pub(crate) precision: Precision,
+    /// For each node, whether its values and their gradient are narrow.
+    pub(crate) narrow: Vec<bool>,
+    /// For each node, the bias that its reader has to add.
+    pub(crate) owed: Vec<Option<OwedBias>>,
     /// Where each parameter starts.
     pub(crate) parameters: Vec<usize>,
     pub(crate) parameters_len: usize,
@@ -63,6 +68,8 @@ impl CardSteps {
             halves_len: 0,
             halved: 0,
             precision,
+            narrow: vec![false; nodes.len()],
+            owed: vec![None; nodes.len()],
             parameters: Vec::new(),
             parameters_len: 0,
         };
@@ -93,6 +100,7 @@ impl CardSteps {
         }
         steps.output = steps.roots[graph.output().index()];
         steps.outputs = outputs.iter().map(|&(output, weight)| (steps.roots[output], weight)).collect();
+        steps.choose_narrow(graph);
         steps
     }
 

@@ -2,7 +2,7 @@
 
 use super::device::Device;
 use super::error::CudaError;
-use super::kernels::{GradientBlock, GradientPart, PartialRange};
+use super::kernels::{GradientBlock, GradientPart, HalvedBlock, PartialRange};
 use super::lower::CardSteps;
 use super::program::CardProgram;
 use super::slice::{Carve, DeviceMemory, DeviceSlice, MemoryRegion};
@@ -101,6 +101,7 @@ struct Sketch {
     factors: MemoryRegion<f32>,
     parts: MemoryRegion<GradientPart>,
     blocks: MemoryRegion<GradientBlock>,
+    halved_blocks: MemoryRegion<HalvedBlock>,
     ranges: MemoryRegion<PartialRange>,
     means: MemoryRegion<f32>,
     workspace: MemoryRegion<f32>,
@@ -130,6 +131,7 @@ impl Sketch {
             factors: carve.take(entries * samples),
             parts: carve.take(program.parts.len()),
             blocks: carve.take(program.blocks.len()),
+            halved_blocks: carve.take(program.halved_blocks.len()),
             ranges: carve.take(entries),
             means: carve.take(program.means * samples),
             workspace: carve.take(workspace_bytes / 4),
@@ -176,6 +178,7 @@ impl CardWork {
         device.clear(work.keys())?;
         device.upload(&program.parts, work.parts())?;
         device.upload(&program.blocks, work.blocks())?;
+        device.upload(&program.halved_blocks, work.halved_blocks())?;
         let range = |source: &CardGradientSource| PartialRange {
             start: source.partials.start as i32,
             end: source.partials.end as i32,
@@ -249,6 +252,11 @@ impl CardWork {
     /// The blocks of the written gradient that are added together.
     pub(crate) fn blocks(&self) -> DeviceSlice<'_, GradientBlock> {
         self.memory.region(self.sketch.blocks)
+    }
+
+    /// The blocks of the gradients in halves that are added together.
+    pub(crate) fn halved_blocks(&self) -> DeviceSlice<'_, HalvedBlock> {
+        self.memory.region(self.sketch.halved_blocks)
     }
 
     /// Where each parameter's partial sums begin and end.

@@ -26,6 +26,7 @@ mod loaded;
 pub(crate) mod lower;
 pub(crate) mod memory;
 pub(crate) mod moved;
+mod narrow;
 mod nccl;
 pub(crate) mod norm;
 pub(crate) mod operation;
@@ -65,16 +66,16 @@ use program::CardProgram;
 use run::Marks;
 use staging::Staging;
 pub use sum::CudaGradientSum;
-use sum::sum_bytes;
+use sum::{SumMemory, sum_bytes};
 pub use update::{CudaState, CudaUpdate, LatticeNoise, StateValues};
 
 /// The most samples in a microbatch, since more would not fit an axis of a grid of blocks.
 const MOST_SAMPLES: usize = 1 << 15;
 /// How many bytes a step works in unless told otherwise.
 const POOL: usize = 4000 << 20;
-/// If fewer than 64 samples fit, the step may use a sixteenth of the free memory, and if fewer than 32 fit, a quarter, because with few
-/// samples the card would wait for the host.
-const GROWTH: [(usize, usize); 2] = [(64, 16), (32, 4)];
+/// If fewer than 64 samples fit, the step may use a sixteenth of the free memory, if fewer than 56 fit, an eighth, and if fewer than 32 fit, a
+/// quarter, because with few samples the card would wait for the host.
+const GROWTH: [(usize, usize); 3] = [(64, 16), (56, 8), (32, 4)];
 
 /// Runs one graph on one card.
 #[derive(Debug)]
@@ -95,6 +96,8 @@ pub struct CudaExecutor {
     held: usize,
     /// Whether there are parameters on the card.
     filled: bool,
+    /// The memory of the last sum, for the next one.
+    spare: Option<SumMemory>,
     /// Page-locked memory for the inputs of two microbatches, for targets, and for parameters and gradients.
     inputs: [Staging; 2],
     targets: Staging,
@@ -137,6 +140,7 @@ impl CudaExecutor {
             peak: model.bytes,
             held: 0,
             filled: false,
+            spare: None,
             model,
             inference,
             training: None,

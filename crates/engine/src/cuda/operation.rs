@@ -144,6 +144,34 @@ pub(crate) trait CudaKernel: Debug + Send + Sync {
         false
     }
 
+    /// In how many parts the norm of a weight gradient is made that is written in half precision.
+    fn norm_parts(&self) -> usize {
+        1
+    }
+
+    /// Whether the kernel can write its values as narrow numbers, and then reads their gradient as narrow numbers, too.
+    fn writes_narrow(&self) -> bool {
+        false
+    }
+
+    /// Whether the kernel can read an input as narrow numbers, and then writes the gradient of that input as narrow numbers, too.
+    fn reads_narrow(&self, _slot: usize) -> bool {
+        false
+    }
+
+    /// The bias that the kernel can leave to the reader of its narrow values.
+    fn leaves_bias(&self) -> Option<ParameterId> {
+        None
+    }
+
+    /// Whether the kernel can add the bias that was left to it by whoever makes an input.
+    fn adds_bias(&self) -> bool {
+        false
+    }
+
+    /// Is told whether its first input is narrow, and whether its own values are.
+    fn settle_narrow(&mut self, _input: bool, _output: bool) {}
+
     /// The kernel as a convolution, if it is one. Convolutions are measured.
     fn convolution(&self) -> Option<&CudaConvKernel> {
         None

@@ -19,8 +19,9 @@ pub struct CudaOptions {
     pub measure: bool,
 }
 
-/// How products round their factors. Whatever is chosen, values, parameters, noise and the optimiser are in single or double precision,
-/// norms are in double precision, and the clipped sum is of whole numbers.
+/// How products round their factors. Whatever is chosen, parameters, noise and the optimiser are in single or double precision, norms are
+/// upper bounds that are added up in double precision, and the clipped sum is of whole numbers. Values are in single precision, except that
+/// in `Bf16` operations over tokens hand each other numbers of 16 bits.
 ///
 /// # Guarantee
 /// Clipping bounds what is added, whatever the precision. If a sample's gradient is written down, its norm is that of the very numbers that
@@ -33,7 +34,8 @@ pub enum Precision {
     F32,
     /// To 11 bits, which is faster.
     Tf32,
-    /// To 8 bits in our own kernels and in matrix products, and to 11 bits if cuDNN runs a convolution.
+    /// To 8 bits in our own kernels and in matrix products, and to 11 bits if cuDNN runs a convolution. What one operation over tokens hands
+    /// to the next is rounded to 8 bits, too.
     Bf16,
 }
 

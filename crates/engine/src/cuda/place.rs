@@ -81,7 +81,7 @@ impl CardProgram {
             // The samples themselves have buffers of their own.
             if !operation.is_input() {
                 let last = lives.value_until(node, &trains);
-                buffers.value = lives.add(len, node, last);
+                buffers.value = lives.add(steps.room(node), node, last);
             }
             let backward = lives.backward(node);
             if training && steps.needs_gradient[node] {
@@ -98,7 +98,7 @@ impl CardProgram {
                 let Some(first) = started[node].filter(|_| owns) else { continue };
                 let shared = (0..=node).filter(|&other| owner[other] == node);
                 let last = shared.map(|other| read_until[other]).max().unwrap_or(lives.end()).max(first);
-                self.buffers[node].gradient = lives.add(steps.lens[node], first, last);
+                self.buffers[node].gradient = lives.add(steps.room(node), first, last);
             }
             for node in (0..count).rev().filter(|&node| owner[node] != node) {
                 self.buffers[node].gradient = self.buffers[owner[node]].gradient;

@@ -16,13 +16,16 @@ const CALL: &str = "matrix product";
 /// A type of numbers that matrices hold.
 pub(crate) trait MatrixNumber: DeviceElement {
     /// The name that cuBLAS gives to the type.
-    const TYPE: sys::cudaDataType;
+    fn kind(precision: Precision) -> sys::cudaDataType;
     /// How cuBLAS is to multiply factors of this type. All sums are in single precision.
     fn compute(precision: Precision) -> sys::cublasComputeType_t;
 }
 
 impl MatrixNumber for f32 {
-    const TYPE: sys::cudaDataType = sys::cudaDataType::CUDA_R_32F;
+    fn kind(_precision: Precision) -> sys::cudaDataType {
+        sys::cudaDataType::CUDA_R_32F
+    }
+
     fn compute(precision: Precision) -> sys::cublasComputeType_t {
         match precision {
             Precision::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
@@ -33,7 +36,13 @@ impl MatrixNumber for f32 {
 }
 
 impl MatrixNumber for Half {
-    const TYPE: sys::cudaDataType = sys::cudaDataType::CUDA_R_16F;
+    fn kind(precision: Precision) -> sys::cudaDataType {
+        match precision {
+            Precision::Bf16 => sys::cudaDataType::CUDA_R_16BF,
+            Precision::F32 | Precision::Tf32 => sys::cudaDataType::CUDA_R_16F,
+        }
+    }
+
     fn compute(_precision: Precision) -> sys::cublasComputeType_t {
         sys::cublasComputeType_t::CUBLAS_COMPUTE_32F
     }
@@ -132,16 +141,16 @@ impl Device {
                 narrow(k)?,
                 (&raw const scale).cast(),
                 b.data.address() as *const c_void,
-                F::TYPE,
+                F::kind(self.precision),
                 narrow(b.leading)?,
                 b.stride as i64,
                 a.data.address() as *const c_void,
-                F::TYPE,
+                F::kind(self.precision),
                 narrow(a.leading)?,
                 a.stride as i64,
                 (&raw const keep).cast(),
                 c.data.address() as *mut c_void,
-                C::TYPE,
+                C::kind(self.precision),
                 narrow(c.leading)?,
                 c.stride as i64,
                 narrow(count)?,
@@ -199,14 +208,14 @@ impl Device {
                 narrow(k)?,
                 (&raw const scale).cast(),
                 list(1) as *const *const c_void,
-                f32::TYPE,
+                f32::kind(self.precision),
                 narrow(b.side.leading)?,
                 list(0) as *const *const c_void,
-                f32::TYPE,
+                f32::kind(self.precision),
                 narrow(a.side.leading)?,
                 (&raw const keep).cast(),
                 list(2) as *const *mut c_void,
-                f32::TYPE,
+                f32::kind(self.precision),
                 narrow(c.side.leading)?,
                 narrow(count)?,
                 f32::compute(self.precision),

@@ -4,7 +4,7 @@ use dapple_graph::Graph;
 
 use super::Precision;
 use super::halved::HalvedGradient;
-use super::kernels::{GradientBlock, GradientPart};
+use super::kernels::{GradientBlock, GradientPart, HalvedBlock};
 use super::lower::CardSteps;
 use super::operation::CudaKernel;
 use super::sharing::Contribution;
@@ -48,6 +48,8 @@ pub(crate) struct CardProgram {
     /// sample has in all.
     pub(crate) halved: Vec<Option<HalvedGradient>>,
     pub(crate) halved_len: usize,
+    /// The blocks of the sum of those gradients.
+    pub(crate) halved_blocks: Vec<HalvedBlock>,
     /// How many numbers a sample's written gradient has.
     pub(crate) written: usize,
     /// How many partial sums a sample has, and the parts of written gradients to which the first of them belong.
@@ -124,6 +126,7 @@ impl CardProgram {
             deferred,
             halved,
             halved_len,
+            halved_blocks: Vec::new(),
             written: 0,
             partials: 0,
             parts: Vec::new(),
@@ -239,6 +242,20 @@ mod tests {
             };
             assert_eq!(written("blocks.0.mlp.fc1.weight"), places.is_empty());
             assert!(written("blocks.0.mlp.fc1.bias"));
+            let mut summed = vec![0; layout.len()];
+            for block in &program.halved_blocks {
+                let [target, len, entry] = [block.target, block.len, block.entry].map(|value| value as usize);
+                summed[target..target + len].iter_mut().for_each(|count| *count += 1);
+                let range = &layout.entries()[entry].range;
+                assert_eq!(block.first as usize, target - range.start);
+                assert_eq!(block.stride as usize, range.len() / 2);
+                assert_eq!(places[block.number as usize].start, block.start as usize);
+            }
+            for (entry, source) in layout.entries().iter().zip(&program.sources) {
+                let halved = entry.name.starts_with("blocks.") && source.written.is_none();
+                let wanted = i32::from(halved && !places.is_empty());
+                assert!(summed[entry.range.clone()].iter().all(|&count| count == wanted), "{}", entry.name);
+            }
             (places.len(), program.halved_len)
         };
         // Each of twelve blocks has four layers, of 12 x 192^2 weights together.

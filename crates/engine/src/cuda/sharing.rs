@@ -98,7 +98,10 @@ impl GradientSharing {
                     let next = readers[input].iter().copied().filter(|&reader| reader != node).max();
                     let masks = operations[input].is_some_and(CudaKernel::masks).then_some(input);
                     let changed = next.or(masks).map(|next| backward(next, count));
-                    operation.passes_on(slot) && once && states.join(input, node, changed)
+                    operation.passes_on(slot)
+                        && !steps.narrow[input]
+                        && once
+                        && states.join(input, node, changed)
                 };
                 let contribution = needs[input].then(|| match started[input] {
                     Some(_) => Contribution::Add,

@@ -44,7 +44,7 @@ element! {
     Half => "half",
 }
 
-/// A number of 16 bits, as the libraries take it. Our own kernels read several of them at a time, as one larger number.
+/// A number of 16 bits, as the libraries take it: a half, or in bf16 a bf16. Our own kernels read several of them at a time, as one larger number.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Half(u16);

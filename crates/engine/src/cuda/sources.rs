@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::kernels::{GradientBlock, GradientPart, HALVED_PART};
+use super::halved::HalvedGradient;
+use super::kernels::{GradientBlock, GradientPart, HALVED_BLOCK, HalvedBlock};
 use super::program::CardProgram;
 use crate::layout::{Layout, LayoutEntry};
 
@@ -66,12 +67,15 @@ impl CardProgram {
         self.unfolding = unfolded.max().unwrap_or(0).min(MOST_UNFOLDED);
         for (index, (entry, node)) in layout.entries().iter().zip(&nodes).enumerate() {
             let Some(node) = *node else { continue };
+            if let Some(place) = self.halved[node] {
+                self.add_halved(place, index, entry);
+            }
             let parts = match self.steps.operations[node].as_deref() {
                 Some(operation) if self.deferred[node] => {
                     self.workspace = self.workspace.max(operation.ghost_workspace(self.views));
                     1
                 }
-                Some(_) if self.halved[node].is_some() => entry.range.len().div_ceil(HALVED_PART),
+                Some(operation) if self.halved[node].is_some() => operation.norm_parts(),
                 _ => continue,
             };
             let partials = self.partials..self.partials + parts;
@@ -79,6 +83,18 @@ impl CardProgram {
             let means = filters[index].map(|filters| filters.means);
             self.sources.insert(index, CardGradientSource { written: None, partials, means });
         }
+    }
+
+    /// The blocks that cover a weight whose gradient is written in halves.
+    fn add_halved(&mut self, place: HalvedGradient, index: usize, entry: &LayoutEntry) {
+        let blocks = (0..entry.range.len()).step_by(HALVED_BLOCK).map(|first| {
+            let (len, target) = (HALVED_BLOCK.min(entry.range.len() - first), entry.range.start + first);
+            let [start, stride, first, len, target, entry, number] =
+                [place.start, entry.range.len() / 2, first, len, target, index, place.number]
+                    .map(|value| value as i32);
+            HalvedBlock { start, stride, first, len, target, entry, number }
+        });
+        self.halved_blocks.extend(blocks);
     }
 
     /// The filters by which a node multiplies, if they are standardised. This also makes room for their means.

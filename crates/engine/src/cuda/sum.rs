@@ -16,6 +16,8 @@ pub struct CudaGradientSum {
     values: DeviceMemory,
     /// What was carried over of the whole numbers, in 64 bits each, to which the values are added; `None` for plain numbers.
     carried: Option<DeviceMemory>,
+    /// Memory for what will be carried over, if there is some from before.
+    room: Option<DeviceMemory>,
     /// Host memory for the gradient when it comes back.
     pub(super) buffer: Vec<f32>,
     pub(super) len: usize,
@@ -26,6 +28,14 @@ pub struct CudaGradientSum {
     held: usize,
     /// Whether it is the sum for the parameters themselves rather than for standardised weights, after which nothing may be added.
     pub(super) finished: bool,
+}
+
+/// The memory of a sum. An executor keeps that of the last sum for the next one, because it takes the driver longer to provide so much than
+/// it takes the card to fill it.
+#[derive(Debug)]
+pub(super) struct SumMemory {
+    values: DeviceMemory,
+    carried: Option<DeviceMemory>,
 }
 
 impl CudaGradientSum {
@@ -41,7 +51,10 @@ impl CudaGradientSum {
             return Err(EngineError::Sum { capacity: rule.capacity() }.into());
         }
         if rule.unit().is_some() && self.carried.is_none() {
-            let carried = device.allocate(2 * self.len)?;
+            let carried = match self.room.take() {
+                Some(room) => room,
+                None => device.allocate(2 * self.len)?,
+            };
             device.clear(carried.slice::<i64>())?;
             self.carried = Some(carried);
         }
@@ -99,7 +112,12 @@ impl CudaGradientSum {
     /// Notes that the values are now plain numbers, which include what was carried over.
     pub(super) fn made_plain(&mut self) {
         self.unit = Some(None);
-        self.carried = None;
+        self.room = self.carried.take();
+    }
+
+    /// The memory on the card, once the numbers are no longer needed.
+    pub(super) fn into_memory(self) -> SumMemory {
+        SumMemory { values: self.values, carried: self.carried.or(self.room) }
     }
 
     /// Brings the numbers to the host. Whole numbers are all carried over first.
@@ -147,12 +165,16 @@ impl CudaExecutor {
     /// If the card has too little memory.
     pub fn gradient_sum_in(&mut self, buffer: Vec<f32>) -> Result<CudaGradientSum, CudaError> {
         let len = self.layout.len();
-        let values = self.device.allocate(len)?;
+        let (values, room) = match self.spare.take() {
+            Some(SumMemory { values, carried }) => (values, carried),
+            None => (self.device.allocate(len)?, None),
+        };
         self.device.clear(values.slice::<f32>())?;
         self.count(sum_bytes(len));
         Ok(CudaGradientSum {
             values,
             carried: None,
+            room,
             buffer,
             len,
             unit: None,

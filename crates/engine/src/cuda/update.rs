@@ -306,6 +306,7 @@ impl CudaLoaded<'_> {
             let (values, n) = (model.parameters(), inference.steps.parameters_len);
             MoveMean { mean: mean.slice(), values, rest: update.mean_rest, n }.launch(device)?;
         }
+        self.executor.spare = Some(sum.into_memory());
         self.executor.arrange()
     }
 

@@ -12,6 +12,12 @@ const CHANNELS: u32 = 3;
 /// The largest value of a byte, in which the accountant counts noise.
 const WHITE: f64 = 255.0;
 
+/// The largest standard deviation, for values from 0 to 1. Noise is added on a lattice that is made for no larger ones.
+const MOST: f64 = 4096.0;
+/// What the total variation distance of each noisy value may be above that of ideal noise, because normal numbers are computed in double
+/// precision before they are rounded to the lattice.
+const COMPUTED: f64 = 1.0 / (1u64 << 30) as f64;
+
 /// Gaussian noise on every value of every view, drawn anew for each.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PixelNoise {
@@ -56,10 +62,13 @@ impl PixelNoise {
 
     fn new(deviation: f64, pixels: u64) -> Result<Self, PlanError> {
         let distance = baselines::noise_augmentation_rate(pixels, CHANNELS, WHITE * deviation);
-        let distance = distance.map_err(|_| {
-            PlanError::invalid(KEY, format!("{deviation} is no standard deviation"), "give a positive number")
-        })?;
-        Ok(Self { deviation, distance })
+        let invalid = || {
+            let hint = format!("give a positive number of at most {MOST}");
+            PlanError::invalid(KEY, format!("{deviation} is no standard deviation"), hint)
+        };
+        let distance = distance.ok().filter(|_| deviation <= MOST).ok_or_else(invalid)?;
+        let computed = (pixels as f64) * f64::from(CHANNELS) * COMPUTED;
+        Ok(Self { deviation, distance: (distance + computed).next_up().min(1.0) })
     }
 
     /// The standard deviation, for values from 0 to 1.

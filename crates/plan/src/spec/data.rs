@@ -40,6 +40,10 @@ section! {
                 .or("3 others");
         validation: f64 =
             ("the share of the records split off where no test set is given", "0.1");
+        /// Where classes are protected, the split would tell of them.
+        stratified: bool =
+            ("whether that share is taken of each class, where classes are public", "true")
+                .or("false");
         split_seed: u64 =
             ("the seed of that split", "0")
                 .or("0");
@@ -76,6 +80,8 @@ words! {
     pub enum DataFormat {
         /// One folder of pictures for each class.
         ImageFolder = "image-folder",
+        /// Pictures named by a list.
+        ImageList = "image-list",
         /// The files of the MNIST family.
         Idx = "idx",
         /// The binary files of CIFAR-10 and CIFAR-100.

@@ -9,13 +9,23 @@ pub(super) fn add(view: &mut ViewPlanes<'_>, deviation: f64, random: &mut impl R
     each(view, random, |value, normal| (value + deviation * normal).clamp(0.0, 1.0));
 }
 
-/// Cuts every value to the range from 0 to 1 and adds independent Gaussian noise.
+/// Cuts every value to the range from 0 to 1 and adds independent Gaussian noise, both rounded to multiples of a step of about a
+/// four-thousandth of the deviation or of one.
 ///
 /// # Guarantee
-/// Two views that differ in `n` values before differ by at most `sqrt(n)` when the noise is added, so their total variation distance is at
-/// most `2 Phi(sqrt(n) / (2 deviation)) - 1`, but for the rounding of the noise and of the sum to single precision.
+/// Two views that differ in `n` values before differ by at most `sqrt(n)` when the noise is added. Rounded noise on rounded values is what
+/// ideal noise on rounded values rounds to, because the steps of the two are one, and the sums are exact in single precision. So their total
+/// variation distance is at most `2 Phi(sqrt(n) / (2 deviation)) - 1`, and for each value what a normal number computed in double precision
+/// may fall on the wrong side of a step: a share below 2^-36, where `PixelNoise` counts 2^-30.
 pub(super) fn add_counted(view: &mut ViewPlanes<'_>, deviation: f64, random: &mut impl Rng) {
-    each(view, random, |value, normal| value.clamp(0.0, 1.0) + deviation * normal);
+    let step = step(deviation);
+    let steps = |value: f64| (value / step).round_ties_even();
+    each(view, random, |value, normal| step * (steps(value.clamp(0.0, 1.0)) + steps(deviation * normal)));
+}
+
+/// The step of counted noise: a power of two, at most one, for every deviation that plans may have.
+fn step(deviation: f64) -> f64 {
+    (deviation.max(1.0).log2().floor() - 12.0).exp2()
 }
 
 fn each(view: &mut ViewPlanes<'_>, random: &mut impl Rng, noisy: impl Fn(f64, f64) -> f64) {
@@ -39,7 +49,8 @@ fn two_normals(random: &mut impl Rng) -> [f64; 2] {
 #[cfg(test)]
 mod tests {
     use super::super::super::tests::random;
-    use super::two_normals;
+    use super::super::ViewPlanes;
+    use super::{add_counted, step, two_normals};
     use crate::statistics::{ALPHA, chi_square_accepts};
 
     /// Deciles of the normal distribution, from scipy.stats.norm.ppf.
@@ -66,5 +77,20 @@ mod tests {
             counts[10 * one + other] += 1;
         }
         assert!(chi_square_accepts(&counts, &[2000.0; 100], ALPHA), "{counts:?}");
+    }
+
+    /// Nothing of a value is left in the lower bits of its noisy one.
+    #[test]
+    fn counted_noise_lies_on_the_lattice_of_its_values() {
+        for deviation in [0.01, 1.0, 3.0, 4096.0] {
+            let step = step(deviation);
+            assert!(step <= 1.0 && 1.0 % step == 0.0 && deviation / step <= 8192.0, "{deviation}");
+            let mut values: Vec<f32> = (0..1000).map(|i| i as f32 / 999.0).collect();
+            let size = dapple_geometry::Size::new(1000, 1).unwrap();
+            let mut planes = ViewPlanes { values: &mut values, size };
+            add_counted(&mut planes, deviation, &mut random(8));
+            let on = |value: &f32| (f64::from(*value) / step).fract() == 0.0;
+            assert!(values.iter().all(on), "{deviation}");
+        }
     }
 }

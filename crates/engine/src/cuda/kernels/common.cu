@@ -5,6 +5,14 @@ typedef long long i64;
 typedef unsigned long long u64;
 typedef unsigned int u32;
 
+// The precisions of products, of which the program is compiled for one; product.cu explains them.
+#define SPLIT 0
+#define TF32 1
+#define BF16 2
+#ifndef PRECISION
+#define PRECISION SPLIT
+#endif
+
 #define INFINITY __int_as_float(0x7f800000)
 #define KERNEL extern "C" __global__ void
 

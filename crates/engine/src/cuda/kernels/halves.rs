@@ -1,12 +1,35 @@
-//! Matrix products whose factors are halves, and weight gradients that are written in halves.
+//! Matrix products whose factors are halves, and weight gradients that are written in halves. In bf16 no number needs a power of two, and
+//! `largest` is missing.
 
 use super::declare::{Count, Flag, In, Long, Maybe, Out, kernels, rows as strided};
 use crate::cuda::launch::LaunchGrid;
+use crate::cuda::slice::element;
 
 /// How many columns of a sample's rows a block of threads reads.
 const STRIP: usize = 64;
-/// How many weights a block squares and adds up.
-pub(crate) const HALVED_PART: usize = 16_384;
+
+/// How many weights of a gradient in halves a block of threads adds up.
+pub(crate) const HALVED_BLOCK: usize = 2048;
+
+/// A run of a weight whose gradients are added up together: how many pairs of a sample come before the weight, how many the weight has, which
+/// of its numbers the run begins with, the run's length, where it begins in the sum, its parameter, and the number of its scale.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HalvedBlock {
+    pub(crate) start: i32,
+    pub(crate) stride: i32,
+    pub(crate) first: i32,
+    pub(crate) len: i32,
+    pub(crate) target: i32,
+    pub(crate) entry: i32,
+    pub(crate) number: i32,
+}
+
+const _: () = assert!(size_of::<HalvedBlock>() == 28);
+
+element! {
+    HalvedBlock => "HalvedBlock",
+}
 
 kernels! {
     /// Raises `largest` to the size of each sample's largest number, as bits. If `d` is given, it becomes the sum over all rows.
@@ -20,11 +43,11 @@ kernels! {
     } given { samples: usize }
     over LaunchGrid { blocks: [columns.div_ceil(STRIP), samples, 1], threads: 256, shared: 0 };
 
-    /// Rounds numbers to halves. Each run of `len` numbers shares one power of two.
+    /// Rounds numbers to halves. Each run of `len` numbers shares one power of two, if there are any.
     ToHalves = "to_halves" {
         x: In<[f32; 4]>[n / 4],
         halves: Out<[u32; 4]>[n / 8],
-        largest: In<u32>[n.div_ceil(len)],
+        largest: Maybe<In<u32>>[n.div_ceil(len)],
         len: Long[len > 0 && len.is_multiple_of(8) && n.is_multiple_of(len)],
         n: Long,
     } over LaunchGrid::each(n / 8);
@@ -40,33 +63,17 @@ kernels! {
         n: Long,
     } over LaunchGrid::fours(n);
 
-    /// Bounds the squared norms of the parts of each sample's weight gradient in halves, and writes the scale of its numbers. They were
-    /// divided by `taken` before they were rounded.
-    HalvedNorms = "halved_norms" {
-        d: In<[u32; 4]>[strided(samples, stride / 4, len / 8)],
-        stride: Long[stride.is_multiple_of(4)],
-        len: Long[len.is_multiple_of(8)],
-        x_largest: In<u32>[samples],
-        g_largest: In<u32>[samples],
-        taken: f32,
-        scales: Out<f32>[strided(samples, scale_stride, 1)],
-        scale_stride: Count,
-        partials: Out<f64>[strided(samples, partial_stride, len.div_ceil(HALVED_PART))],
-        partial_stride: Count,
-    } given { samples: usize }
-    over LaunchGrid { blocks: [len.div_ceil(HALVED_PART), samples, 1], threads: 256, shared: 0 };
-
-    /// Adds all samples' gradients of a weight, which are in halves, to the sum.
+    /// Adds all samples' gradients that are in halves to the sum. Memory holds `held` samples, of which the first `samples` count.
     SumHalves = "sum_halves" {
-        d: In<[u32; 4]>[strided(samples, stride / 4, n / 8)],
-        stride: Long[stride.is_multiple_of(4)],
-        scales: In<f32>[strided(samples, scale_stride, 1)],
+        d: In<[u32; 4]>,
+        blocks: In<HalvedBlock>[count],
+        held: Count[held >= samples],
+        scales: In<f32>[samples * scale_stride],
         scale_stride: Count,
-        factors: In<f32>[strided(samples, entries, 1)],
+        factors: In<f32>[samples * entries],
         entries: Count,
-        sum: Out<u32>[n],
-        n: Long[n.is_multiple_of(8)],
+        sum: Out<u32>,
         samples: Count,
         whole: Flag,
-    } over LaunchGrid::each(n / 8);
+    } given { count: usize } over LaunchGrid::blocks(count, HALVED_BLOCK / 8), unsafe: "Every block lies in `held` samples' gradients in halves, which `d` holds weight by weight, and in `sum`; its parameter is one of `entries`, and its scale one of `scale_stride`.";
 }

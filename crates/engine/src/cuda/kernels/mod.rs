@@ -5,9 +5,11 @@ mod carry;
 mod clip;
 mod convolve;
 mod declare;
+mod gradient;
 mod halves;
 mod image;
 mod matrix;
+mod narrow;
 mod noise;
 mod norm;
 mod pointwise;
@@ -34,7 +36,8 @@ pub(crate) use clip::{
 };
 pub(crate) use convolve::{SumParts, WeightGradient};
 use declare::Declaration;
-pub(crate) use halves::{HALVED_PART, HalvedNorms, SizesOfSamples, SumHalves, TakePowersOff, ToHalves};
+pub(crate) use gradient::{HalvedGradientTiles, gradient_tiles};
+pub(crate) use halves::{HALVED_BLOCK, HalvedBlock, SizesOfSamples, SumHalves, TakePowersOff, ToHalves};
 pub(crate) use image::{
     ArrangeWeights, ImageConvolve, ImageStrip, ImageWeightGradient, ImageWeightSum, TAPS,
 };
@@ -42,11 +45,16 @@ pub(crate) use matrix::{
     AddLosses, CLASSES, CountLabels, LossOfParts, MatrixAddresses, PROBABILITIES, Softmax, SoftmaxBackward,
     VALUES,
 };
+pub(crate) use narrow::{
+    NarrowAdd, NarrowBiasGradient, NarrowLayerAffine, NarrowLayerBackward, NarrowLayerForward, NarrowUnary,
+    NarrowUnaryBackward,
+};
 pub(crate) use noise::{AddNoise, NoiseKey};
 pub(crate) use norm::{GroupBackward, GroupForward, LayerAffine, LayerBackward, LayerForward};
 pub(crate) use pointwise::{
     Add, AddBias, BiasGradient, Broadcast, BroadcastBackward, ChannelScale, ChannelScaleGradient, Copy,
-    Dropout, Gather, GatherBackward, MoveFour, MoveValues, Multiply, RowBiasGradient, Unary, UnaryBackward,
+    Dropout, Gather, GatherBackward, MoveFour, MoveValues, Multiply, RowBiasGradient, SCALE, Unary,
+    UnaryBackward,
 };
 pub(crate) use relative::{
     BehindFirst, RelativeQueries, RelativeScores, RelativeSums, RelativeTerms, RelativeValues,
@@ -61,7 +69,7 @@ pub(crate) use window::{
 };
 
 /// The sources, which are compiled together, and the kernels of each.
-const SOURCES: [(&str, &[Declaration]); 16] = [
+const SOURCES: [(&str, &[Declaration]); 18] = [
     (include_str!("common.cu"), &[]),
     (include_str!("pointwise.cu"), pointwise::KERNELS),
     (include_str!("norm.cu"), norm::KERNELS),
@@ -69,8 +77,10 @@ const SOURCES: [(&str, &[Declaration]); 16] = [
     (include_str!("matrix.cu"), matrix::KERNELS),
     (include_str!("clip.cu"), clip::KERNELS),
     (include_str!("halves.cu"), halves::KERNELS),
+    (include_str!("narrow.cu"), narrow::KERNELS),
     (include_str!("product.cu"), &[]),
     (include_str!("attention.cu"), attention::KERNELS),
+    (include_str!("gradient.cu"), gradient::KERNELS),
     (include_str!("convolve.cu"), convolve::KERNELS),
     (include_str!("image.cu"), image::KERNELS),
     (include_str!("carry.cu"), carry::KERNELS),

@@ -180,25 +180,31 @@ __device__ double2 round_pair(const Key& key, u64 pair, u32 radius_word, u32 ang
     return certain ? rounded : round_exactly(key, pair, radius_word, angle_word, offset, deviation);
 }
 
+// How many warps a block of `add_noise` has.
+#define NOISE_WARPS 8
+
 // Computes sum = step round(x / step + deviation noise), where the step is a power of two and the deviation counts steps. x / step is
 // `scale` times whole numbers below 2^53 that were carried over, or if there are none, times the plain numbers of the sum. `scale` is a
 // power of two, so that nothing is rounded. There is one warp for 1024 coordinates, in which every lane makes a block of radii and a block
-// of angles. A plain value that is not finite sets `failed`.
-KERNEL add_noise(float* sum, const i64* carried, i64 n, const __grid_constant__ Key key, double step, double deviation, double scale,
-                 int* failed) {
+// of angles, which the lanes exchange so that neighbours have neighbouring coordinates. A plain value that is not finite sets `failed`.
+extern "C" __global__ void __launch_bounds__(32 * NOISE_WARPS)
+    add_noise(float* sum, const i64* carried, i64 n, const __grid_constant__ Key key, double step, double deviation, double scale,
+              int* failed) {
+    __shared__ u32 words[NOISE_WARPS][2][PAIRS];
     i64 chunk = global_index() >> 5, start = chunk * 2 * PAIRS;
     if (start >= n) return;
     int lane = threadIdx.x & 31;
-    u32 radius[16], angle[16];
-    chacha20(key, chunk, lane, radius);
-    chacha20(key, chunk, PAIRS / 16 + lane, angle);
-    auto steps = [&](i64 at) { return (carried ? (double)carried[at] : (double)sum[at]) * scale; };
+    u32 (*own)[PAIRS] = words[threadIdx.x >> 5], made[16];
+    for (int part = 0; part < 2; ++part) {
+        chacha20(key, chunk, PAIRS / 16 * part + lane, made);
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
-        i64 pair = 16 * lane + i;
+        for (int i = 0; i < 16; ++i) own[part][16 * lane + i] = made[i];
+    }
+    __syncwarp();
+    auto steps = [&](i64 at) { return (carried ? (double)carried[at] : (double)sum[at]) * scale; };
+    for (int pair = lane; pair < PAIRS && start + pair < n; pair += 32) {
         i64 first = start + pair, second = first + PAIRS;
-        bool has_first = first < n, has_second = second < n;
-        if (!has_first) break;
+        bool has_second = second < n;
         double x = steps(first), y = has_second ? steps(second) : 0.0;
         if (!isfinite(x) || !isfinite(y)) {
             *failed = 1;
@@ -206,7 +212,7 @@ KERNEL add_noise(float* sum, const i64* carried, i64 n, const __grid_constant__ 
         }
         double2 nearest_step = make_double2(rint(x), rint(y));
         double2 offset = make_double2(x - nearest_step.x, y - nearest_step.y);
-        double2 rounded = round_pair(key, (u64)chunk * PAIRS + pair, radius[i], angle[i], offset, deviation);
+        double2 rounded = round_pair(key, (u64)chunk * PAIRS + pair, own[0][pair], own[1][pair], offset, deviation);
         sum[first] = (float)((nearest_step.x + rounded.x) * step);
         if (has_second) sum[second] = (float)((nearest_step.y + rounded.y) * step);
     }

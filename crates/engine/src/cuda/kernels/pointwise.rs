@@ -3,6 +3,9 @@
 use super::declare::{Code, Count, Flag, In, Long, Out, Wide, kernels, rows as strided};
 use crate::cuda::launch::LaunchGrid;
 
+/// The number of the activation that multiplies by a factor.
+pub(crate) const SCALE: i32 = 4;
+
 kernels! {
     /// Applies an activation to every value.
     Unary = "unary" { op: Code, x: In<f32>[n], y: Out<f32>[n], n: Long, factor: f32 } over LaunchGrid::fours(n);

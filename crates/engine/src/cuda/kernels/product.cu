@@ -5,13 +5,6 @@
 // BF16: factors are rounded to 8 bits. Sums are always in single precision, but the tensor cores cut a sum off where they should round it, so
 // the errors of a long sum add up. Kernels therefore take a part of the sum at a time, and add it to the result so far.
 
-#define SPLIT 0
-#define TF32 1
-#define BF16 2
-#ifndef PRECISION
-#define PRECISION SPLIT
-#endif
-
 // The stages of a convolution, in dynamic shared memory.
 extern __shared__ float stages[];
 

@@ -5,7 +5,9 @@ use dapple_graph::op::LayerNorm;
 use super::NormRows;
 use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
-use crate::cuda::kernels::{LayerAffine, LayerBackward, LayerForward};
+use crate::cuda::kernels::{
+    LayerAffine, LayerBackward, LayerForward, NarrowLayerAffine, NarrowLayerBackward, NarrowLayerForward,
+};
 use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
@@ -14,16 +16,75 @@ use crate::cuda::run::CardRun;
 struct CudaLayerNormKernel {
     norm: LayerNorm,
     rows: NormRows,
+    /// Whether kernels can read its scale and shift in vectors of four numbers.
+    fours: bool,
 }
 
 impl CudaOperation for LayerNorm {
-    fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
-        Box::new(CudaLayerNormKernel { norm: *self, rows: NormRows::new(self.over, node.shape) })
+    fn kernel(&self, node: &ShapedNode<'_>, steps: &mut CardSteps) -> Box<dyn CudaKernel> {
+        let mut read =
+            self.affine.iter().flat_map(|affine| std::iter::once(affine.weight).chain(affine.bias));
+        let fours = read.all(|id| steps.parameters[id.index()].is_multiple_of(4));
+        Box::new(CudaLayerNormKernel { norm: *self, rows: NormRows::new(self.over, node.shape), fours })
+    }
+}
+
+impl CudaLayerNormKernel {
+    /// Normalises rows and writes them as narrow numbers.
+    fn forward_narrow(&self, run: &CardRun<'_>, node: usize) -> Result<(), CudaError> {
+        let LayerNorm { centred, eps, affine, .. } = self.norm;
+        NarrowLayerForward {
+            x: run.read(node, 0).cast(),
+            y: run.value(node).cast(),
+            kept: run.kept(node),
+            weight: affine.map(|affine| run.parameter(affine.weight).cast()),
+            bias: affine.and_then(|affine| affine.bias).map(|bias| run.parameter(bias).cast()),
+            features: self.rows.features,
+            rows: run.items() * self.rows.rows,
+            eps,
+            centred,
+        }
+        .launch(run.device)
+    }
+
+    /// Computes all gradients from a narrow gradient.
+    fn backward_narrow(
+        &self,
+        run: &mut CardRun<'_>,
+        node: usize,
+        parameters: &mut CardParameterGradients<'_>,
+    ) -> Result<(), CudaError> {
+        let LayerNorm { centred, affine, .. } = self.norm;
+        let NormRows { rows, features, .. } = self.rows;
+        let (dw, db, accumulate) = parameters.affine(run, affine);
+        let (x, g) = (run.read(node, 0).cast(), run.gradient(node).cast());
+        let kept = run.kept(node).expect("a norm that trains keeps its means");
+        if dw.is_some() || db.is_some() {
+            let (stride, sample_rows, samples) = (run.program.written, rows * run.program.views, run.samples);
+            NarrowLayerAffine { samples, x, g, kept, dw, db, stride, features, sample_rows, accumulate }
+                .launch(run.device)?;
+        }
+        let Some(target) = run.target(node, 0) else { return Ok(()) };
+        NarrowLayerBackward {
+            x,
+            g,
+            kept,
+            weight: affine.map(|affine| run.parameter(affine.weight).cast()),
+            dx: target.values.cast(),
+            features,
+            rows: run.items() * rows,
+            centred,
+            accumulate: target.accumulate,
+        }
+        .launch(run.device)
     }
 }
 
 impl CudaKernel for CudaLayerNormKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
+        if run.is_narrow(node) {
+            return self.forward_narrow(run, node);
+        }
         let LayerNorm { centred, eps, affine, .. } = self.norm;
         let NormRows { rows, features, apart } = self.rows;
         LayerForward {
@@ -47,6 +108,9 @@ impl CudaKernel for CudaLayerNormKernel {
         node: usize,
         parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
+        if run.is_narrow(node) {
+            return self.backward_narrow(run, node, parameters);
+        }
         let LayerNorm { centred, affine, .. } = self.norm;
         let NormRows { rows, features, apart } = self.rows;
         let (dw, db, accumulate) = parameters.affine(run, affine);
@@ -94,5 +158,10 @@ impl CudaKernel for CudaLayerNormKernel {
 
     fn kept(&self, _len: usize) -> usize {
         2 * self.rows.rows
+    }
+
+    fn writes_narrow(&self) -> bool {
+        let NormRows { features, apart, .. } = self.rows;
+        apart == 1 && features.is_multiple_of(8) && self.fours
     }
 }

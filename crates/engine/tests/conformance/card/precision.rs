@@ -5,7 +5,7 @@ use dapple_graph::{Graph, Op, zoo};
 
 use super::models::smoothed;
 use crate::common::{Data, parameters};
-use crate::graphs::small_transformer;
+use crate::graphs::{small_transformer, tokens};
 use crate::subject::{Subject, apart};
 
 /// How far a gradient may be from single precision's, as a share of its length. Each layer rounds two factors forward, and again backward.
@@ -26,8 +26,12 @@ pub(crate) fn gradients_are_as_near_as_a_random_walk(subjects: &[Subject]) {
         ("vgg-11", zoo::vgg(zoo::Vgg::V11, &[3, 64, 64], 10, zoo::Norm::Removed)),
     ];
     let mut graphs: Vec<_> = models.map(|(name, graph)| (name, smoothed(&graph.unwrap()))).into();
-    // This network has no kinks.
+    // These networks have no kinks. Where weights are frozen, kernels that make them do not add up the gradients of biases.
     graphs.push(("vit-ti-16", small_transformer().unwrap()));
+    let mut biases = small_transformer().unwrap();
+    biases.set_trainable(|name| name.ends_with("bias"));
+    graphs.push(("vit-ti-16, biases alone", biases));
+    graphs.push(("tokens", tokens()));
     let clipping = Clipping::Flat { max_norm: 0.7 };
     for (name, graph) in graphs {
         let (data, values) = (Data::new(&graph, 6, 1), parameters(&graph));

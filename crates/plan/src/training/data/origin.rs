@@ -39,6 +39,8 @@ pub enum ProgramScenes {
 pub enum StoredFormat {
     /// One folder of pictures for each class.
     ImageFolder,
+    /// Pictures named by a list.
+    ImageList,
     /// The files of the MNIST family.
     Idx,
     /// The binary files of CIFAR-10 and CIFAR-100.
@@ -82,6 +84,8 @@ pub enum HeldOut {
         seed: u64,
         /// The relation whose neighbours must be split into neighbours.
         relation: Relation,
+        /// Whether the share is taken of each class.
+        stratified: bool,
     },
 }
 
@@ -135,6 +139,7 @@ impl RecordOrigin {
                 Self::made(ProgramScenes::Street, "street-scenes are drawn by the program", data)
             }
             DataFormat::ImageFolder => Self::stored(Ok(StoredFormat::ImageFolder), "folder", data, relation),
+            DataFormat::ImageList => Self::stored(Ok(StoredFormat::ImageList), "folder", data, relation),
             DataFormat::Idx => Self::stored(Ok(StoredFormat::Idx), "files", data, relation),
             DataFormat::Cifar => Self::stored(Ok(StoredFormat::Cifar), "files", data, relation),
             DataFormat::Npy => Self::stored(Ok(StoredFormat::Npy), "files", data, relation),
@@ -193,7 +198,7 @@ impl RecordOrigin {
 impl StoredFormat {
     fn targets(&self) -> TargetKind {
         match self {
-            Self::ImageFolder | Self::Idx | Self::Cifar | Self::Npy => TargetKind::Class,
+            Self::ImageFolder | Self::ImageList | Self::Idx | Self::Cifar | Self::Npy => TargetKind::Class,
             Self::ImagePairs(_) | Self::Cityscapes | Self::A2d2 { .. } => TargetKind::LabelMap,
         }
     }
@@ -201,13 +206,25 @@ impl StoredFormat {
 
 impl HeldOut {
     fn check(data: &DataSpec, relation: Relation) -> Result<Self, SettingError> {
+        let stratified = data.stratified.unwrap_or(false);
+        if stratified && data.validation.is_none() {
+            return Err(SettingError::refused("data.stratified", "data.validation splits nothing off"));
+        }
+        if stratified && !matches!(relation, Relation::Patch | Relation::Masked) {
+            let problem = format!(
+                "under {relation} a record's class is protected, and the split would tell how many each class has; name the records of both parts by lists (image-list)"
+            );
+            return Err(SettingError::refused("data.stratified", problem));
+        }
         match (&data.test, data.validation) {
             (Some(_), Some(_)) => Err(Self::twice()),
             (Some(path), None) => {
                 Ok(Self::Files(RecordFiles { path: path.clone(), labels: data.test_labels.clone() }))
             }
             (None, None | Some(0.0)) => Ok(Self::Nothing),
-            (None, Some(share)) => Ok(Self::Share { share, seed: data.split_seed.unwrap_or(0), relation }),
+            (None, Some(share)) => {
+                Ok(Self::Share { share, seed: data.split_seed.unwrap_or(0), relation, stratified })
+            }
         }
     }
 

@@ -58,6 +58,14 @@ fn what_excludes_each_other_is_refused() {
             "format = 'npy'\ntrain = 'a'\nclasses = 0",
             "`data.classes`: 0 classes, but from 1 to 65536 are told apart",
         ),
+        (
+            "format = 'npy'\ntrain = 'a'\nstratified = true",
+            "`data.stratified`: data.validation splits nothing off",
+        ),
+        (
+            "format = 'npy'\ntrain = 'a'\nvalidation = 0.1\nstratified = true",
+            "`data.stratified`: under add-remove a record's class is protected, and the split would tell how many each class has; name the records of both parts by lists (image-list)",
+        ),
         ("format = 'npy'\nignore = [1]", "`data.ignore`: it says nothing about npy, only about image-pairs"),
     ] {
         let error = check(text).unwrap_err();

@@ -83,8 +83,9 @@ impl CudaOperation for Attention {
         let (queries, features, heads) = (node.channels(), last(node.shape), self.heads);
         let keys = node.inputs.get(1).map_or(queries, |key| key[0]);
         let packed = node.inputs.len() == 1;
+        let bf16 = steps.precision == Precision::Bf16;
         let halves = packed && steps.precision != Precision::F32;
-        let tiled = CudaTiledAttentionKernel::new(heads, features / heads, queries);
+        let tiled = CudaTiledAttentionKernel::new(heads, features / heads, queries, bf16);
         if let Some(tiled) = tiled.filter(|_| halves) {
             return Box::new(tiled);
         }

@@ -19,12 +19,16 @@ const KEYS: usize = 1;
 pub(super) struct CudaTiledAttentionKernel {
     heads: usize,
     tokens: usize,
+    /// Whether products are of bf16, and whether the input and the values are narrow.
+    bf16: bool,
+    narrow_input: bool,
+    narrow_output: bool,
 }
 
 impl CudaTiledAttentionKernel {
     /// A kernel for heads of `width` features each; `None` if the tiles do not fit them or the item is too small.
-    pub(super) fn new(heads: usize, width: usize, tokens: usize) -> Option<Self> {
-        let own = Self { heads, tokens };
+    pub(super) fn new(heads: usize, width: usize, tokens: usize, bf16: bool) -> Option<Self> {
+        let own = Self { heads, tokens, bf16, narrow_input: false, narrow_output: false };
         (width == HEAD && own.inputs() >= LEAST).then_some(own)
     }
 
@@ -37,30 +41,46 @@ impl CudaTiledAttentionKernel {
         3 * self.outputs()
     }
 
-    /// The halves of all items, followed by one number for each head and token.
+    /// Narrow numbers as they are, or else the memory for the halves of all items, each of which has `len` numbers; and one number for each
+    /// head and token.
     fn parts<'m>(
         &self,
+        run: &CardRun<'_>,
+        narrow: Option<DeviceSlice<'m, f32>>,
         memory: DeviceSlice<'m, f32>,
-        items: usize,
         len: usize,
     ) -> (HalvedNumbers<'m>, DeviceSlice<'m, f32>) {
-        (HalvedNumbers::of(memory, items, len), memory.after(items * HalvedNumbers::room(len)))
+        let items = run.items();
+        match narrow {
+            Some(values) => (HalvedNumbers::narrow(values), memory),
+            None => {
+                let halves = HalvedNumbers::of(run.device, memory, items, len);
+                (halves, memory.after(items * HalvedNumbers::room(len)))
+            }
+        }
+    }
+
+    /// How many numbers an item takes in the memory of such parts.
+    fn room(&self, narrow: bool, len: usize) -> usize {
+        self.heads * self.tokens + if narrow { 0 } else { HalvedNumbers::room(len) }
     }
 
     /// The input in halves, and the logarithms of the sums of weights, which the forward pass keeps.
     fn kept_parts<'r>(&self, run: &CardRun<'r>, node: usize) -> (HalvedNumbers<'r>, DeviceSlice<'r, f32>) {
         let kept = run.kept(node).expect("the plan gives attention the memory that it works in");
-        self.parts(kept, run.items(), self.inputs())
+        self.parts(run, self.narrow_input.then(|| run.read(node, 0)), kept, self.inputs())
     }
 }
 
 impl CudaKernel for CudaTiledAttentionKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
-        let Self { heads, tokens } = *self;
+        let Self { heads, tokens, .. } = *self;
         let (device, items, views) = (run.device, run.items(), run.program.views);
         let (halves, logarithms) = self.kept_parts(run, node);
         let sizes = (run.samples, tokens * views, 3 * heads * HEAD);
-        halves.round(device, run.read(node, 0), sizes, (None, 0))?;
+        if !self.narrow_input {
+            halves.round(device, run.read(node, 0), sizes, (None, 0))?;
+        }
         AttentionForward {
             items,
             heads,
@@ -70,6 +90,7 @@ impl CudaKernel for CudaTiledAttentionKernel {
             logarithms,
             tokens,
             views,
+            narrow: self.narrow_output,
         }
         .launch(device)
     }
@@ -81,15 +102,17 @@ impl CudaKernel for CudaTiledAttentionKernel {
         _parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
         let Some(target) = run.target(node, 0) else { return Ok(()) };
-        let Self { heads, tokens } = *self;
+        let Self { heads, tokens, .. } = *self;
         let (device, items, views) = (run.device, run.items(), run.program.views);
         let (halves, logarithms) = self.kept_parts(run, node);
         let scratch = run.scratch(node).expect("the plan gives attention scratch for the backward pass");
-        let (g, along) = self.parts(scratch, items, self.outputs());
         let (gradient, n) = (run.gradient(node), items * heads * tokens);
-        g.round(device, gradient, (run.samples, tokens * views, heads * HEAD), (None, 0))?;
-        AttentionAlong { y: run.value(node).cast(), g: gradient.cast(), along, heads, tokens, n }
-            .launch(device)?;
+        let (g, along) = self.parts(run, self.narrow_output.then_some(gradient), scratch, self.outputs());
+        if !self.narrow_output {
+            g.round(device, gradient, (run.samples, tokens * views, heads * HEAD), (None, 0))?;
+        }
+        let (y, narrow) = (run.value(node).cast(), self.narrow_output);
+        AttentionAlong { y, g: gradient.cast(), along, heads, tokens, n, narrow }.launch(device)?;
         let (dx, accumulate) = (target.values.cast(), target.accumulate);
         let (largest, g_largest) = (halves.largest, g.largest);
         let (halves, g) = (halves.pairs.cast(), g.pairs.cast());
@@ -107,6 +130,7 @@ impl CudaKernel for CudaTiledAttentionKernel {
                 dx,
                 tokens,
                 views,
+                narrow: self.narrow_input,
                 accumulate,
             }
             .launch(device)?;
@@ -118,12 +142,16 @@ impl CudaKernel for CudaTiledAttentionKernel {
         "attention"
     }
 
+    fn reads_input(&self, _slot: usize, _trains: bool) -> bool {
+        self.narrow_input
+    }
+
     fn reads_output(&self) -> bool {
         true
     }
 
     fn kept(&self, _len: usize) -> usize {
-        HalvedNumbers::room(self.inputs()) + self.heads * self.tokens
+        self.room(self.narrow_input, self.inputs())
     }
 
     fn works_in_kept(&self) -> bool {
@@ -131,6 +159,18 @@ impl CudaKernel for CudaTiledAttentionKernel {
     }
 
     fn scratch(&self) -> usize {
-        HalvedNumbers::room(self.outputs()) + self.heads * self.tokens
+        self.room(self.narrow_output, self.outputs())
+    }
+
+    fn writes_narrow(&self) -> bool {
+        self.bf16
+    }
+
+    fn reads_narrow(&self, _slot: usize) -> bool {
+        self.bf16
+    }
+
+    fn settle_narrow(&mut self, input: bool, output: bool) {
+        (self.narrow_input, self.narrow_output) = (input, output);
     }
 }

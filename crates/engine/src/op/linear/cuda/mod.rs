@@ -1,5 +1,7 @@
 //! How the card runs a linear layer.
 
+mod halved;
+
 use dapple_graph::ParameterId;
 use dapple_graph::op::Linear;
 
@@ -9,7 +11,7 @@ use crate::cuda::clip::WeightSum;
 use crate::cuda::device::Device;
 use crate::cuda::error::CudaError;
 use crate::cuda::halved::HalvedNumbers;
-use crate::cuda::kernels::TakePowersOff;
+use crate::cuda::kernels::gradient_tiles;
 use crate::cuda::lower::CardSteps;
 use crate::cuda::memory::CardModel;
 use crate::cuda::operation::last;
@@ -17,13 +19,10 @@ use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::product::MatrixSide;
 use crate::cuda::program::{LIBRARY_PRODUCTS, OUTER_PRODUCTS, PRODUCTS, written};
 use crate::cuda::run::{CardRun, GradientPlace};
-use crate::cuda::slice::DeviceSlice;
 
 /// The fewest rows of an item, and the fewest features on either side, for which products of halves pay.
 const LEAST_ROWS: usize = 16;
 const LEAST_FEATURES: usize = 64;
-/// What reports of times call the rounding to halves and the way back.
-const ROUNDING: &str = "linear, to halves and back";
 
 #[derive(Debug)]
 struct CudaLinearKernel {
@@ -34,6 +33,10 @@ struct CudaLinearKernel {
     out: usize,
     /// Where the weight lies in halves; `None` if the layer does not multiply halves.
     halved: Option<HalvedWeight>,
+    /// Whether products are of bf16, and whether the input and the values are narrow.
+    bf16: bool,
+    narrow_input: bool,
+    narrow_output: bool,
 }
 
 /// Where a weight lies among the model's weights in halves: how many pairs come before it, and how many weights.
@@ -58,99 +61,15 @@ impl CudaOperation for Linear {
             steps.halved += 1;
             place
         });
-        Box::new(CudaLinearKernel { weight, bias, rows, features, out, halved })
-    }
-}
-
-impl HalvedWeight {
-    /// The halves of this weight, which has `len` numbers.
-    fn halves(self, model: &CardModel, len: usize) -> HalvedNumbers<'_> {
-        let largest = model.largest().after(self.number).first(1);
-        HalvedNumbers { pairs: model.halves().after(self.start).first(len / 2), largest }
+        let bf16 = steps.precision == Precision::Bf16;
+        let (narrow_input, narrow_output) = (false, false);
+        let kernel =
+            CudaLinearKernel { weight, bias, rows, features, out, halved, bf16, narrow_input, narrow_output };
+        Box::new(kernel)
     }
 }
 
 impl CudaLinearKernel {
-    /// The inputs of all items in halves, which the forward pass keeps.
-    fn kept_inputs<'r>(&self, run: &CardRun<'r>, node: usize) -> HalvedNumbers<'r> {
-        let kept = run.kept(node).expect("the plan gives a product of halves the memory that it works in");
-        HalvedNumbers::of(kept, run.items(), self.rows * self.features)
-    }
-
-    /// Runs the forward pass in halves.
-    fn forward_halved(
-        &self,
-        run: &mut CardRun<'_>,
-        node: usize,
-        weight: HalvedNumbers<'_>,
-    ) -> Result<(), CudaError> {
-        let Self { rows, features, out, .. } = *self;
-        let (device, items, of_sample) = (run.device, run.items(), rows * run.program.views);
-        let (x, y) = (self.kept_inputs(run, node), run.value(node));
-        x.round(device, run.read(node, 0), (run.samples, of_sample, features), (None, 0))?;
-        run.mark(ROUNDING)?;
-        let sides = (x.side(features, 0), weight.side(features, 0).transposed());
-        let sizes = (items * rows, features, out);
-        device.product(sizes, sides, MatrixSide::new(y, out, 0), (1.0, 0.0), 1)?;
-        run.mark("linear")?;
-        let bias = self.bias.map(|bias| run.parameter(bias));
-        self.take_powers_off(run, y, (x, weight), (bias, out))
-    }
-
-    /// Takes the powers of both factors, the rows and the weight, off a product, and adds the bias if there is one.
-    fn take_powers_off(
-        &self,
-        run: &mut CardRun<'_>,
-        y: DeviceSlice<'_, f32>,
-        (factor, weight): (HalvedNumbers<'_>, HalvedNumbers<'_>),
-        (bias, channels): (Option<DeviceSlice<'_, f32>>, usize),
-    ) -> Result<(), CudaError> {
-        let len = self.rows * run.program.views * channels;
-        TakePowersOff {
-            y: y.cast(),
-            largest: factor.largest,
-            weight_largest: weight.largest,
-            bias: bias.map(DeviceSlice::cast),
-            channels,
-            len,
-            n: run.samples * len,
-        }
-        .launch(run.device)?;
-        run.mark(ROUNDING)
-    }
-
-    /// Runs the backward pass in halves.
-    fn backward_halved(
-        &self,
-        run: &mut CardRun<'_>,
-        node: usize,
-        weight: HalvedNumbers<'_>,
-        parameters: &mut CardParameterGradients<'_>,
-    ) -> Result<(), CudaError> {
-        let Self { rows, features, out, .. } = *self;
-        let (device, of_sample) = (run.device, rows * run.program.views);
-        let scratch =
-            run.scratch(node).expect("the plan gives a product of halves scratch for the backward pass");
-        let g = HalvedNumbers::of(scratch, run.items(), rows * out);
-        let bias = (parameters.written(run, self.bias), run.program.written);
-        g.round(device, run.gradient(node), (run.samples, of_sample, out), bias)?;
-        run.mark(ROUNDING)?;
-        if let Some(place) = run.program.halved[node] {
-            let partials = run.partials(parameters.layout, self.weight);
-            let x = self.kept_inputs(run, node);
-            run.halved_gradient(place, of_sample, (x, features), (g, out), partials)?;
-        }
-        let Some(target) = run.target(node, 0) else { return Ok(()) };
-        if target.accumulate {
-            return self.add_input_gradient(run, node, target);
-        }
-        let sides = (g.side(out, 0), weight.side(features, 0));
-        let to = MatrixSide::new(target.values, features, 0);
-        device.product((run.items() * rows, out, features), sides, to, (1.0, 0.0), 1)?;
-        run.mark("linear")?;
-        self.take_powers_off(run, target.values, (g, weight), (None, features))
-    }
-
     /// Computes the gradient of the input in the precision of the executor.
     fn add_input_gradient(
         &self,
@@ -168,9 +87,9 @@ impl CudaLinearKernel {
 
 impl CudaKernel for CudaLinearKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
-        let Self { weight, bias, rows, features, out, halved } = *self;
+        let Self { weight, bias, rows, features, out, halved, .. } = *self;
         if let Some(place) = halved {
-            return self.forward_halved(run, node, place.halves(run.model, features * out));
+            return self.forward_halved(run, node, place.halves(run.device, run.model, features * out));
         }
         let (items, y) = (run.items(), run.value(node));
         let left = MatrixSide::new(run.read(node, 0), features, 0);
@@ -186,9 +105,10 @@ impl CudaKernel for CudaLinearKernel {
         node: usize,
         parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
-        let Self { weight, bias, rows, features, out, halved } = *self;
+        let Self { weight, bias, rows, features, out, halved, .. } = *self;
         if let Some(place) = halved {
-            return self.backward_halved(run, node, place.halves(run.model, features * out), parameters);
+            let weight = place.halves(run.device, run.model, features * out);
+            return self.backward_halved(run, node, weight, parameters);
         }
         let (g, x) = (run.gradient(node), run.read(node, 0));
         let bias = parameters.written(run, bias);
@@ -215,23 +135,45 @@ impl CudaKernel for CudaLinearKernel {
     }
 
     fn reads_input(&self, _slot: usize, trains: bool) -> bool {
-        trains && self.halved.is_none()
+        trains && (self.halved.is_none() || self.narrow_input)
     }
 
     fn kept(&self, _len: usize) -> usize {
-        if self.halves() { HalvedNumbers::room(self.rows * self.features) } else { 0 }
+        let rounds = self.halves() && !self.narrow_input;
+        if rounds { HalvedNumbers::room(self.rows * self.features) } else { 0 }
     }
 
     fn works_in_kept(&self) -> bool {
-        self.halves()
+        self.halves() && !self.narrow_input
     }
 
     fn scratch(&self) -> usize {
-        if self.halves() { HalvedNumbers::room(self.rows * self.out) } else { 0 }
+        let rounds = self.halves() && !self.narrow_output;
+        if rounds { HalvedNumbers::room(self.rows * self.out) } else { 0 }
+    }
+
+    fn writes_narrow(&self) -> bool {
+        self.halves() && self.bf16
+    }
+
+    fn reads_narrow(&self, _slot: usize) -> bool {
+        self.halves() && self.bf16
+    }
+
+    fn leaves_bias(&self) -> Option<ParameterId> {
+        self.bias
+    }
+
+    fn settle_narrow(&mut self, input: bool, output: bool) {
+        (self.narrow_input, self.narrow_output) = (input, output);
     }
 
     fn halves(&self) -> bool {
         self.halved.is_some()
+    }
+
+    fn norm_parts(&self) -> usize {
+        gradient_tiles(self.out, self.features)
     }
 
     fn arrange(&self, device: &Device, model: &CardModel, parameters: &[usize]) -> Result<(), CudaError> {
@@ -239,7 +181,8 @@ impl CudaKernel for CudaLinearKernel {
         let len = self.features * self.out;
         let weight = model.parameters().after(parameters[self.weight.index()]).first(len);
         // The whole weight shares one power, so it may be cut into rows of any length. Long rows occupy many blocks of threads.
-        place.halves(model, len).round(device, weight, (1, LEAST_ROWS, len / LEAST_ROWS), (None, 0))
+        let halves = place.halves(device, model, len);
+        halves.round(device, weight, (1, LEAST_ROWS, len / LEAST_ROWS), (None, 0))
     }
 
     fn weight(&self) -> Option<ParameterId> {
