@@ -168,8 +168,9 @@ fn noisy_pixels_are_trained_and_priced() {
     let answer = dapple_with(&format!("{sweep} --set pipeline.pixel_noise=4"), prepare).json();
     let [seen, noise] = ["inclusion_probability", "noise_multiplier"]
         .map(|name| column(&answer, name).iter().map(|value| value.as_f64().unwrap()).collect::<Vec<f64>>());
-    // 2 Phi(sqrt(48) / 8) - 1 for 4x4 pixels of three channels, from scipy.stats.norm.cdf.
-    assert!((seen[1] / seen[0] / 0.6135237692287671 - 1.0).abs() < 1e-9, "{seen:?}");
+    // 2 Phi(sqrt(48) / 8) - 1 for 4x4 pixels of three channels, from scipy.stats.norm.cdf, and 2^-30 for each of the 48 values.
+    let distance = 0.6135237692287671 + 48.0 / f64::from(1u32 << 30);
+    assert!((seen[1] / seen[0] / distance - 1.0).abs() < 1e-9, "{seen:?}");
     assert!(noise[1] < noise[0], "{noise:?}");
 }
 
