@@ -61,7 +61,7 @@ def kernel(x, y):
 
 
 def main():
-    dapple = sys.argv[1]
+    dapple = Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         count = 120
