@@ -131,20 +131,15 @@ impl Views {
             Some(noise) => Some(augment::counted(noise, channels, (natural, output))?),
             None => None,
         };
-        let (synthetic, mixtures, flip, augment) = (None, 0, plan.flip, Vec::new());
+        let flip = plan.flip;
         let views = Self {
-            image,
             before,
             crop,
             after,
             views,
-            synthetic,
-            mixtures,
             flip,
             pixel_noise,
-            augment,
-            output,
-            normalise,
+            ..Self::unchanged(image, output, normalise)
         };
         views.with_augmentations(&plan.augment)
     }
@@ -156,23 +151,25 @@ impl Views {
     pub fn of_vectors(length: usize) -> Result<Self, DataError> {
         let width = u32::try_from(length).unwrap_or(u32::MAX);
         let output = Size::named("vector", width, 1).map_err(DataError::geometry("a vector"))?;
-        let (image, crop, normalise) = (Some(output), None, Normalise::new(1, None, None)?);
-        let (before, after, augment) = (Vec::new(), Vec::new(), Vec::new());
-        let (views, synthetic, mixtures, flip, pixel_noise) = (1, None, 0, false, None);
-        Ok(Self {
+        Ok(Self::unchanged(Some(output), output, Normalise::new(1, None, None)?))
+    }
+
+    /// One view of each record, in which nothing is drawn.
+    fn unchanged(image: Option<Size>, output: Size, normalise: Normalise) -> Self {
+        Self {
             image,
-            before,
-            crop,
-            after,
-            views,
-            synthetic,
-            mixtures,
-            flip,
-            pixel_noise,
-            augment,
+            before: Vec::new(),
+            crop: None,
+            after: Vec::new(),
+            views: 1,
+            synthetic: None,
+            mixtures: 0,
+            flip: false,
+            pixel_noise: None,
+            augment: Vec::new(),
             output,
             normalise,
-        })
+        }
     }
 
     /// What the model sees of one view: `[channels, height, width]`.
