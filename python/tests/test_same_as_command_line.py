@@ -31,7 +31,7 @@ def test_texts(cli, name):
 def test_keys_without_a_flag(cli, plan, keys):
     settings = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
     expected = cli.json("account", *settings, **plan)
-    assert dapple.account(**plan, **keys).to_dict() == expected
+    assert dapple.account(**plan, set=keys).to_dict() == expected
     assert dapple.account(**plan, **{key.split(".")[1]: value for key, value in keys.items()}).to_dict() == expected
     assert expected["epsilon"] != dapple.account(**plan).epsilon
 
