@@ -70,6 +70,12 @@ pub enum Filter {
     Lanczos,
 }
 
+impl Filter {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Nearest, Self::NearestExact, Self::Box, Self::Bilinear, Self::Bicubic, Self::Lanczos];
+}
+
 impl FromStr for Filter {
     type Err = GeometryError;
 

@@ -37,6 +37,9 @@ pub enum PaddingMode {
 }
 
 impl PaddingMode {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Zero, Self::Reflect, Self::Replicate, Self::Wrap];
+
     /// The pixel that stands at `index` of an axis of `length` pixels continued on both ends, and how often the axis wrapped around to
     /// get there; nothing where a constant stands. This is the one rule of padding: images are padded and masks are propagated by it.
     #[must_use]

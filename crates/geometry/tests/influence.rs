@@ -9,6 +9,7 @@ use dapple_geometry::{
     inclusion,
 };
 use proptest::prelude::*;
+use proptest::sample::select;
 
 type Image = Vec<Vec<f64>>;
 
@@ -234,14 +235,7 @@ fn changed(mask: &Mask, operations: &[Operation]) -> Mask {
 }
 
 fn filter() -> impl Strategy<Value = Filter> {
-    prop_oneof![
-        Just(Filter::Nearest),
-        Just(Filter::NearestExact),
-        Just(Filter::Box),
-        Just(Filter::Bilinear),
-        Just(Filter::Bicubic),
-        Just(Filter::Lanczos),
-    ]
+    select(Filter::ALL.to_vec())
 }
 
 fn resize() -> impl Strategy<Value = Operation> {
@@ -253,12 +247,7 @@ fn resize() -> impl Strategy<Value = Operation> {
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
-    let mode = prop_oneof![
-        Just(PaddingMode::Zero),
-        Just(PaddingMode::Reflect),
-        Just(PaddingMode::Replicate),
-        Just(PaddingMode::Wrap)
-    ];
+    let mode = select(PaddingMode::ALL.to_vec());
     prop_oneof![
         3 => resize(),
         2 => (0u32..4, 0u32..4, mode).prop_map(|(x, y, mode)| Operation::Pad { padding: Padding { x, y }, mode }),

@@ -6,6 +6,7 @@ use dapple_geometry::{
     Pipeline, Placement, Region, RegionPart, Size, heatmap, inclusion,
 };
 use proptest::prelude::*;
+use proptest::sample::select;
 
 /// Small, or far too large: sizes in between only cost time.
 fn side() -> impl Strategy<Value = u32> {
@@ -25,20 +26,8 @@ fn amount() -> impl Strategy<Value = u32> {
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
-    let mode = prop_oneof![
-        Just(PaddingMode::Zero),
-        Just(PaddingMode::Reflect),
-        Just(PaddingMode::Replicate),
-        Just(PaddingMode::Wrap)
-    ];
-    let filter = prop_oneof![
-        Just(Filter::Nearest),
-        Just(Filter::NearestExact),
-        Just(Filter::Box),
-        Just(Filter::Bilinear),
-        Just(Filter::Bicubic),
-        Just(Filter::Lanczos)
-    ];
+    let mode = select(PaddingMode::ALL.to_vec());
+    let filter = select(Filter::ALL.to_vec());
     prop_oneof![
         3 => (amount(), amount(), mode).prop_map(|(x, y, mode)| Operation::Pad { padding: Padding { x, y }, mode }),
         2 => (size(), filter, any::<bool>()).prop_map(|(to, filter, antialias)| Operation::Resize { to, filter, antialias }),

@@ -5,6 +5,7 @@ use dapple_geometry::{
     inclusion,
 };
 use proptest::prelude::*;
+use proptest::sample::select;
 
 use super::*;
 use crate::keys::{MasterKey, Purpose};
@@ -17,20 +18,7 @@ pub(super) fn random(number: u64) -> ChaCha20Rng {
 
 pub(super) fn views(before: Vec<Operation>, crop: CropDistribution, output: Size) -> Views {
     let normalise = Normalise::new(1, Some(&[0.25]), Some(&[0.5])).unwrap();
-    Views {
-        image: None,
-        before,
-        crop: Some(crop),
-        after: Vec::new(),
-        views: 1,
-        synthetic: None,
-        mixtures: 0,
-        flip: false,
-        pixel_noise: None,
-        augment: Vec::new(),
-        output,
-        normalise,
-    }
+    Views { before, crop: Some(crop), ..Views::unchanged(None, output, normalise) }
 }
 
 pub(super) fn image(size: Size, value: impl Fn(u32, u32) -> f32) -> Image {
@@ -48,20 +36,8 @@ fn meets(mask: &Mask, place: CropPlace) -> bool {
 
 pub(super) fn operation() -> impl Strategy<Value = Operation> {
     let padding = (0u32..4, 0u32..4).prop_map(|(x, y)| Padding { x, y });
-    let mode = prop_oneof![
-        Just(PaddingMode::Zero),
-        Just(PaddingMode::Reflect),
-        Just(PaddingMode::Replicate),
-        Just(PaddingMode::Wrap)
-    ];
-    let filter = prop_oneof![
-        Just(Filter::Nearest),
-        Just(Filter::NearestExact),
-        Just(Filter::Box),
-        Just(Filter::Bilinear),
-        Just(Filter::Bicubic),
-        Just(Filter::Lanczos)
-    ];
+    let mode = select(PaddingMode::ALL.to_vec());
+    let filter = select(Filter::ALL.to_vec());
     let copies = prop_oneof![
         (padding, mode).prop_map(|(padding, mode)| Operation::Pad { padding, mode }),
         Just(Operation::FlipHorizontal),

@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use dapple_geometry::{CropDistribution, Mask, Operation, Padding, PaddingMode, Pipeline, Size};
 use proptest::prelude::*;
+use proptest::sample::select;
 
 /// An image of names: `None` is a constant, `Some((x, y))` the original pixel.
 type Named = Vec<Vec<Option<(u32, u32)>>>;
@@ -141,12 +142,7 @@ pub struct Case {
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
-    let mode = prop_oneof![
-        Just(PaddingMode::Zero),
-        Just(PaddingMode::Reflect),
-        Just(PaddingMode::Replicate),
-        Just(PaddingMode::Wrap)
-    ];
+    let mode = select(PaddingMode::ALL.to_vec());
     prop_oneof![
         4 => (0u32..5, 0u32..5, mode).prop_map(|(x, y, mode)| Operation::Pad { padding: Padding { x, y }, mode }),
         1 => Just(Operation::FlipHorizontal),
