@@ -91,6 +91,10 @@ fn what_mixes_or_repeats_pixels_is_refused() {
         let error = refused(&[("pipeline.operations", operation), ("crop", "8x8")]);
         assert!(error.to_string().contains("before the noise") && error.hint().is_some(), "{error}");
     }
+    let error = refused(&[("crop-scale", "0.2:1")]);
+    assert!(error.to_string().contains("resized crop") && error.hint().is_some(), "{error}");
+    let error = refused(&[("pad", "2"), ("pad-mode", "reflect"), ("crop", "8x8")]);
+    assert!(error.to_string().contains("before the noise"), "{error}");
     for moved in ["[\"pad 2\"]", "[\"flip-horizontal\"]", "[\"turn-clockwise\"]"] {
         plan(&[("pipeline.operations", moved), ("crop", "8x8"), ("pipeline.pixel_noise", "1")]);
     }

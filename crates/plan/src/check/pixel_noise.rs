@@ -34,13 +34,21 @@ impl PixelNoise {
     /// no pixel twice and mix none.
     ///
     /// # Errors
-    /// A deviation that is not a positive number within the accountant's limits, or operations that mix or repeat pixels.
+    /// A deviation that is not a positive number within the accountant's limits, or operations or crops that mix or repeat pixels.
     pub(super) fn check(
         deviation: f64,
         protected: Option<&Protected>,
         before: &[Operation],
+        resizes_crops: bool,
     ) -> Result<Self, PlanError> {
         let Some(protected) = protected else { return Self::new(deviation, 0) };
+        if resizes_crops {
+            return Err(PlanError::invalid(
+                KEY,
+                "a resized crop mixes or repeats pixels before the noise",
+                "give --crop WxH in the place of --crop-scale: the noise is counted for pixels that are shown once, as they are",
+            ));
+        }
         let moves = |operation: &Operation| {
             matches!(
                 operation,

@@ -143,7 +143,10 @@ impl Spatial {
         };
         let protected = (!regions.is_empty()).then_some(Protected { regions, placement });
         let pixel_noise = match spec.pipeline.pixel_noise {
-            Some(deviation) => Some(PixelNoise::check(deviation, protected.as_ref(), &operations)?),
+            Some(deviation) => {
+                let resizes = spec.pipeline.crop_scale.is_some() || spec.pipeline.crop_ratio.is_some();
+                Some(PixelNoise::check(deviation, protected.as_ref(), &operations, resizes)?)
+            }
             None => None,
         };
         let crop_probability = seen.as_ref().map_or(1.0, Inclusion::probability);
