@@ -11,7 +11,7 @@ pub fn markdown() -> String {
         "# Every key of a plan\n\n\
          This page is written by the program (`dapple keys --markdown`) from the declarations in `crates/plan/src/spec`, and a test compares\n\
          the two. A plan is a TOML file; a key is given there, by its flag where it has one, by `--set section.key=value`, or in Python by a\n\
-         keyword or the dotted name. Flags lie over the file, settings over both.\n",
+         keyword or by its dotted name in `set`. Flags lie over the file, settings over both.\n",
     );
     for KeySection { name, about, keys } in SECTIONS {
         // Writing to a string cannot fail.
