@@ -35,7 +35,7 @@ impl GarmentFolders {
         for (number, ((class, train), test)) in classes.enumerate() {
             let (public, rest) = train.split_at(PUBLIC.min(train.len()));
             let (private, real) = rest.split_at(PRIVATE.min(rest.len()));
-            let upside_down: Vec<Picture> =
+            let upside_down: Vec<GarmentPixels> =
                 public.iter().map(|garment| garment.iter().rev().copied().collect()).collect();
             write_all(&folders.public().join(class), public)?;
             write_all(&folders.public().join(format!("{class} upside down")), &upside_down)?;
@@ -66,10 +66,10 @@ impl GarmentFolders {
 }
 
 /// Grey values, row by row.
-type Picture = Vec<u8>;
+type GarmentPixels = Vec<u8>;
 
 /// The garments of each class, in the order of the file.
-fn by_class(part: ScenePart) -> Result<Vec<Vec<Picture>>> {
+fn by_class(part: ScenePart) -> Result<Vec<Vec<GarmentPixels>>> {
     let garments = garments(part).map_err(TrainError::from)?;
     let mut classes = vec![Vec::new(); CLASS_NAMES.len()];
     for record in 0..garments.len() {
@@ -83,7 +83,7 @@ fn by_class(part: ScenePart) -> Result<Vec<Vec<Picture>>> {
 
 /// Images with the mean and the covariances of some garments, which stand in for those of a generative model: the mean, and to it every
 /// garment's difference from the mean with a random sign.
-fn synthetic(garments: &[Picture], class: u64) -> Vec<Picture> {
+fn synthetic(garments: &[GarmentPixels], class: u64) -> Vec<GarmentPixels> {
     let pixels = (GARMENT_SIDE * GARMENT_SIDE) as usize;
     let count = garments.len() as f64;
     let mut mean = vec![0.0; pixels];
@@ -108,7 +108,7 @@ fn synthetic(garments: &[Picture], class: u64) -> Vec<Picture> {
 }
 
 /// Writes pictures as portable grey maps.
-fn write_all(folder: &Path, pictures: &[Picture]) -> Result<()> {
+fn write_all(folder: &Path, pictures: &[GarmentPixels]) -> Result<()> {
     let failed = |path: &Path, error: std::io::Error| {
         ReproduceError::failed(format!("{}: {error}", path.display())).with_hint("give another --out")
     };
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(made, synthetic(public, 0));
         assert_ne!(made, synthetic(rest, 0));
         // Their mean is that of the garments, but for what a hundred random signs leave of it and what is cut off at black and white.
-        let mean = |pictures: &[Picture]| {
+        let mean = |pictures: &[GarmentPixels]| {
             let sum: f64 = pictures.iter().flatten().map(|&value| f64::from(value)).sum();
             sum / (pictures.len() * pictures[0].len()) as f64
         };

@@ -124,8 +124,8 @@ impl<'a> TuningFiles<'a> {
             Self::Given(folders) => pretrained_model(folders, cell, flags.scale())?,
         };
         if cell.method.whole {
-            (spec.pipeline.pad, spec.pipeline.pad_mode, spec.pipeline.crop) = (None, None, None);
-            spec.data.flip = None;
+            spec.data.size = spec.pipeline.crop.take();
+            (spec.pipeline.pad, spec.pipeline.pad_mode, spec.data.flip) = (None, None, None);
             spec.privacy.max_grad_norm = Some(WHOLE_CLIP_NORM);
             // Steps are as long as with the other clip norm.
             spec.optimiser.learning_rate = spec.optimiser.learning_rate.map(|rate| rate / WHOLE_CLIP_NORM);
@@ -138,7 +138,7 @@ impl<'a> TuningFiles<'a> {
 /// The embedded garments, told by a small network.
 fn small_network(folders: &GarmentFolders, weights: &Path, cell: &PaperAccuracy) -> Result<PlanSpec> {
     let mut spec = PlanSpec::from_toml(&[TUNED, GARMENTS].concat())?;
-    (spec.sampling.batch, spec.sampling.epochs, spec.sampling.steps) = (Some(100), None, Some(75));
+    (spec.sampling.batch, spec.sampling.epochs, spec.sampling.steps) = (Some(100), None, Some(40));
     spec.data.train = Some(full_path(&folders.private()));
     spec.data.test = Some(full_path(&folders.test()));
     spec.model.name = Some("small-cnn".to_owned());
