@@ -126,8 +126,11 @@ pub fn audit_completed(
     let coins = coins(completed.conduct.seed, canaries)?;
     let attacked = Canaries::new(plan, pattern, records, coins.clone())?;
     let learning_rate = learning_rate(plan);
-    let mut rehearsal =
-        Rehearsal::new(completed, Arc::new(attacked.clone()), learning_rate, |shape| attacked.model(shape))?;
+    let pool = attacked.pool().map_err(TrainError::from)?;
+    let records = Arc::new(attacked.clone());
+    let mut rehearsal = Rehearsal::new(completed, records, Some(Arc::new(pool)), learning_rate, |shape| {
+        attacked.model(shape)
+    })?;
     let weights = attacked.weights().map_err(TrainError::from)?;
     let evidence = gather(&mut rehearsal, (weights, canaries), (plan, learning_rate), progress)?;
     // The more often a canary is drawn, the further its evidence moves in one direction, so what is counted is associated as the draws

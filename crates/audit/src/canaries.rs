@@ -1,6 +1,8 @@
 //! The records that an attacker would choose, and the model that shows them best.
 
-use dapple_data::{DataError, Dataset, Image, Target, Values};
+use std::sync::Arc;
+
+use dapple_data::{DataError, Dataset, Image, Subset, Target, Values};
 use dapple_geometry::{Mask, Placement, Region, Size};
 use dapple_graph::op::{AdaptiveAvgPool, Concat, ParameterValue, Reshape};
 use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, ParameterId, Parameters, Window};
@@ -18,6 +20,9 @@ const BACKGROUND: f32 = 40.0;
 const RED: f32 = 1e6;
 /// The most pixels of an image, because several images are in memory at once.
 const MOST_PIXELS: u64 = 1 << 26;
+
+/// How many images a pool has: more than one, so that they are drawn.
+const POOL: usize = 4;
 
 /// The value of stripes, and what is added to them: views of the stripes cancel but for one part in sixteen thousand, whose sign the coin
 /// decides.
@@ -112,6 +117,14 @@ impl Canaries {
             }
         }
         Ok((graph, parameters))
+    }
+
+    /// The public images that stand beside records where the plan shows any. A certificate holds for every pool, so the attacker chooses
+    /// one that hides nothing: black images, whose gradient is zero. What is left of a canary beside them, and in mixtures with them, is
+    /// still far longer than a clip norm.
+    pub(crate) fn pool(&self) -> Result<Subset, DataError> {
+        let black = self.coins.len();
+        Subset::new(Arc::new(Self { records: black + POOL, ..self.clone() }), (black..black + POOL).collect())
     }
 
     /// The parameter that holds the canaries' own weights, one canary after the other and equally many for each. Its name is the same in

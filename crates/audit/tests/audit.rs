@@ -32,6 +32,8 @@ fn audited(more: &str) -> Audit {
 
 const PATCH: &str = "region.patch = [6, 6]\npipeline.image = [24, 20]\npipeline.crop = [12, 12]\n";
 
+const MIXED: &str = "mix.synthetic = 2\nmix.self_mix = 3\n";
+
 /// Each bound is above the truth with probability at most 0.05, and the certified epsilon is always above the truth; seeds are fixed. The
 /// bound must not be small either: an attack that misread the run would show nothing.
 #[test]
@@ -47,6 +49,8 @@ fn honest_certificates_hold_and_something_shows() {
         ("views", format!("{PATCH}pipeline.views = 3")),
         ("adapted clip norm", "privacy.clip_quantile = 0.3\nprivacy.count_noise = 1.0".to_owned()),
         ("mixtures", format!("{PATCH}pipeline.views = 2\nmix.self_mix = 3")),
+        ("synthetic images", "mix.synthetic = 2".to_owned()),
+        ("DP-Mix", format!("{PATCH}pipeline.views = 2\nmix.synthetic = 2\nmix.self_mix = 3")),
         (
             "phases",
             "[[phases]]\nsteps = 10\nnoise_multiplier = 1.0\n[[phases]]\nsteps = 20\nbatch = 150\n"
@@ -90,6 +94,7 @@ fn views_that_cancel_show_no_more_than_is_certified() {
         ("four views", "pipeline.views = 4"),
         ("automatic clipping", "pipeline.views = 2\ntrain.clipping = 'automatic'"),
         ("per layer", "pipeline.views = 2\ntrain.clipping = 'per-layer'"),
+        ("synthetic images", "pipeline.views = 2\nmix.synthetic = 1"),
     ] {
         for relation in ["add-remove", "replace"] {
             let more = format!(
@@ -112,6 +117,7 @@ fn false_certificates_are_caught() {
     let lies = [
         (String::new(), noisy.to_owned()),
         (PATCH.to_owned(), format!("{PATCH}{noisy}")),
+        (MIXED.to_owned(), format!("{MIXED}{noisy}")),
         (patch(50), patch(1)),
     ];
     for (done, said) in lies {

@@ -106,8 +106,8 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// A rehearsal before its first step. `model` makes a model and its first weights for views of a shape, and plain gradient descent
-    /// trains it at this learning rate. Views are mirrored and resized as the plan says, but neither augmented nor normalised: both only
+    /// A rehearsal before its first step. `pool` holds the images that stand beside records where the plan shows any. `model` makes a model
+    /// and its first weights for views of a shape, and plain gradient descent trains it at this learning rate. Views are mirrored and resized as the plan says, but neither augmented nor normalised: both only
     /// process what a view shows, so an attack gains nothing from them.
     ///
     /// # Errors
@@ -115,11 +115,12 @@ impl Rehearsal {
     pub fn new(
         completed: &Completed,
         records: Arc<dyn Dataset>,
+        pool: Option<Arc<dyn Dataset>>,
         learning_rate: f64,
         model: impl Fn(&[usize]) -> Result<(Graph, Parameters), GraphError>,
     ) -> Result<Self, TrainError> {
         let training = completed.rehearsed(&*records, learning_rate)?;
-        let data = Opened { train: records, test: None, pool: None };
+        let data = Opened { train: records, test: None, pool };
         let views = views(training.privacy.parts(), &training.data.views, &data)?;
         let (_, parameters) = model(&views[0].shape())?;
         let graphs = views
