@@ -97,6 +97,8 @@ class PlanKeywords(TypedDict, total=False):
     """the clip norm of the split part, in clip norms (default: 1 for a split model)"""
     nonsplit_norm: float | None
     """the clip norm of the part that is not split, in clip norms (default: 0 for a split model)"""
+    masked_content: Literal["substitute", "remove"] | None
+    """how the private tokens of neighbours differ: other content, or none (default: substitute for the masked relation)"""
     public_gradient: Literal["decoupled", "coupled-clipped", "coupled"] | None
     """where the gradient of public tokens comes from (default: decoupled for the masked relation)"""
     public_clip: float | None

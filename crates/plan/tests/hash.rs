@@ -35,7 +35,7 @@ const CLIPPED: &str =
 const ADAPTED: &str = "[privacy]\nclip_quantile = 0.5\n";
 
 /// For every hashed key, a plan as layers over the one on records, and a value of the key that makes it another plan.
-const CHANGES: [(&str, &str, &str); 36] = [
+const CHANGES: [(&str, &str, &str); 37] = [
     ("privacy.relation", "", "replace"),
     ("privacy.delta", "", "1e-6"),
     ("privacy.noise_multiplier", "", "2.0"),
@@ -70,6 +70,7 @@ const CHANGES: [(&str, &str, &str); 36] = [
     ("partition.dropout", "", "0.5"),
     ("partition.split_norm", NORMS, "0.5"),
     ("partition.nonsplit_norm", NORMS, "0.25"),
+    ("masked.content", MASKED, "remove"),
     ("masked.public_gradient", MASKED, "coupled"),
     ("masked.public_clip", CLIPPED, "0.5"),
 ];

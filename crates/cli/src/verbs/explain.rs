@@ -2,9 +2,10 @@
 
 use clap::Args;
 use dapple_plan::masked::claimed_epsilon;
+use dapple_plan::spec::MaskedContent;
 use dapple_plan::{
-    AllocationBound, BalancedBound, BracketPrecision, Certificate, Plan, PlanError, PublicTokens, Relation,
-    Sampling, Scheme, Split, baseline, number,
+    AllocationBound, BalancedBound, BracketPrecision, Certificate, MaskedTokens, Plan, PlanError,
+    PublicTokens, Relation, Sampling, Scheme, Split, baseline, number,
 };
 use dapple_report::{Column, Table, TextStyle};
 use serde::Serialize;
@@ -225,18 +226,27 @@ fn spatial(plan: &Plan) -> Vec<Factor> {
     factors
 }
 
-/// What the masked paper claims for this run, and why the claim does not hold.
+/// What the masked paper claims for this run, and whether the claim holds.
 fn masked(plan: &Plan) -> Option<Factor> {
-    let why = match plan.public_tokens()? {
-        PublicTokens::Decoupled => "substituted tokens move the sum by two clip norms, not by one",
-        PublicTokens::CoupledClipped { .. } | PublicTokens::Coupled => {
-            "substituted tokens move the sum by two clip norms, not by one, and the public gradient of the same records can reveal who was drawn"
+    let MaskedTokens { content, public } = plan.masked()?;
+    let verdict = match (content, public) {
+        (MaskedContent::Remove, PublicTokens::Decoupled) => {
+            "it holds for private tokens that are there or not, with public batches of their own"
+        }
+        (MaskedContent::Substitute, PublicTokens::Decoupled) => {
+            "it does not hold: substituted tokens move the sum by two clip norms, not by one"
+        }
+        (MaskedContent::Remove, PublicTokens::CoupledClipped { .. } | PublicTokens::Coupled) => {
+            "it does not hold: the public gradient of the same records can reveal who was drawn"
+        }
+        (MaskedContent::Substitute, PublicTokens::CoupledClipped { .. } | PublicTokens::Coupled) => {
+            "it does not hold: substituted tokens move the sum by two clip norms, not by one, and the public gradient of the same records can reveal who was drawn"
         }
     };
     Some(Factor {
         name: "epsilon, claimed",
         value: Some(claimed_epsilon(plan)),
-        meaning: format!("claimed by the masked paper, Theorem 1; it does not hold: {why}"),
+        meaning: format!("claimed by the masked paper, Theorem 1; {verdict}"),
     })
 }
 

@@ -33,6 +33,10 @@ section! {
 section! {
     /// The `[masked]` section.
     pub struct Masked = "masked" {
+        content: MaskedContent =
+            ("how the private tokens of neighbours differ: other content, or none", "substitute")
+                .flag("masked-content", "CONTENT")
+                .or("substitute for the masked relation");
         public_gradient: PublicGradient =
             ("where the gradient of public tokens comes from", "decoupled")
                 .flag("public-gradient", "MODE")
@@ -40,6 +44,16 @@ section! {
         public_clip: f64 =
             ("the clip norm of public gradients in private clip norms, for coupled-clipped", "1.0")
                 .flag("public-clip", "CU");
+    }
+}
+
+words! {
+    /// How the private tokens of one record differ between neighbours.
+    pub enum MaskedContent {
+        /// They have any other content.
+        Substitute = "substitute",
+        /// They are not there, so that the record has no private gradient.
+        Remove = "remove",
     }
 }
 
