@@ -272,7 +272,7 @@ impl Loaded<'_, '_> {
             ..
         } = executor;
         let (graph, program) = training.chosen(graph);
-        let sharing = program.sharing(options);
+        let sharing = program.sharing(&training.options(options));
         let mut stats = StepStats {
             losses: Vec::with_capacity(samples),
             norms: Vec::with_capacity(samples),

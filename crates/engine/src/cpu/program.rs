@@ -138,6 +138,11 @@ impl CpuProgram {
         SampleSharing::new(options, self.bytes)
     }
 
+    /// How many bytes the workers take.
+    pub(crate) fn worker_bytes(&self, options: &CpuOptions) -> usize {
+        self.sharing(options).bytes(self.bytes)
+    }
+
     /// The kernel that multiplies by a parameter as its weight, if there is one.
     pub(crate) fn multiplying(&self, parameter: usize) -> Option<&dyn WeightedKernel> {
         self.steps.steps[self.multiplying[parameter]?].kernel.weighted()

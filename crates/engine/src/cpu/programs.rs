@@ -53,8 +53,20 @@ impl StepPrograms {
             (self.views, self.last) = (views, None);
         }
         let number = number(submodel);
-        self.programs[number].get_or_insert_with(|| CpuProgram::training(graph, layout, views, options));
+        // The whole model is planned in any case, because its submodels keep to its memory.
+        for (number, graph) in [(0, whole), (number, graph)] {
+            self.programs[number].get_or_insert_with(|| CpuProgram::training(graph, layout, views, options));
+        }
         Ok(self.last.replace(number) != Some(number))
+    }
+
+    /// The options with which the program that was chosen last runs: a submodel's samples take no more memory together than those of the
+    /// whole model would, though more of them might fit.
+    pub(crate) fn options(&self, options: &CpuOptions) -> CpuOptions {
+        match (self.last, &self.programs[0]) {
+            (Some(1..), Some(whole)) => CpuOptions { memory: whole.worker_bytes(options), ..*options },
+            _ => *options,
+        }
     }
 
     /// The program that was chosen last, and its graph.
