@@ -89,6 +89,10 @@ class PlanKeywords(TypedDict, total=False):
     """the number of disjoint submodels, of which each record updates one a step"""
     mixture: Sequence[tuple[int, float]] | None
     """a list of [submodels, probability], partitions of which each record draws one a step"""
+    blocks: Sequence[str] | None
+    """the residual blocks that are dealt out to the submodels, or ranges of them"""
+    predict: Literal["all", "ensemble"] | None
+    """what answers after training: the model with all its blocks, or the mean of its submodels' probabilities (default: all)"""
     split_fraction: float | None
     """the share of the trained parameters that is split; sets both clip norms (default: 1 for a split model)"""
     dropout: float | None

@@ -5,7 +5,7 @@ use dapple_plan::masked::claimed_epsilon;
 use dapple_plan::spec::MaskedContent;
 use dapple_plan::{
     AllocationBound, BalancedBound, BracketPrecision, Certificate, MaskedTokens, Plan, PlanError,
-    PublicTokens, Relation, Sampling, Scheme, Split, baseline, number,
+    PublicTokens, RandomnessSource, Relation, Sampling, Scheme, Split, baseline, number,
 };
 use dapple_report::{Column, Table, TextStyle};
 use serde::Serialize;
@@ -76,6 +76,7 @@ pub(crate) fn explain(
     ));
     factors.extend(masked(plan));
     factors.extend(revealed(plan, precision)?);
+    factors.extend(worth(plan, certificate, precision)?);
     factors.extend(elsewhere(plan, precision)?);
     factors.extend(others(plan, certificate, baselines, precision)?);
     Ok(factors)
@@ -136,6 +137,35 @@ fn revealed(plan: &Plan, precision: BracketPrecision) -> Result<Vec<Factor>, Pla
         let rdp = reported(plan.price_rdp())?.map(|certificate| certificate.epsilon.upper);
         let meaning = "the same run by Rényi divergences, as in the paper on partitioning".to_owned();
         factors.push(Factor { name: "epsilon, rényi", value: rdp, meaning });
+    }
+    Ok(factors)
+}
+
+/// Says what each source of a split model's randomness is worth: the noise that the same epsilon would take without it.
+fn worth(
+    plan: &Plan,
+    certificate: &Certificate,
+    precision: BracketPrecision,
+) -> Result<Vec<Factor>, PlanError> {
+    if plan.split().is_none() {
+        return Ok(Vec::new());
+    }
+    let mut factors = Vec::new();
+    for (source, name, meaning) in [
+        (
+            RandomnessSource::Sampling,
+            "noise, no sampling",
+            "the noise multiplier that this epsilon would take if every step saw every record",
+        ),
+        (
+            RandomnessSource::Submodels,
+            "noise, known submodels",
+            "the same if it were known which submodel a record updates",
+        ),
+        (RandomnessSource::Crops, "noise, no crop", "the same if every view showed the region"),
+    ] {
+        let value = plan.noise_without(source, certificate.epsilon.upper, precision)?;
+        factors.extend(value.map(|value| Factor { name, value: Some(value), meaning: meaning.to_owned() }));
     }
     Ok(factors)
 }
