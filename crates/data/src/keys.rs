@@ -34,6 +34,8 @@ pub enum Purpose {
     CountNoise,
     /// Which records of a step are clipped together.
     ClipGroups,
+    /// Which units of split dropout layers a record keeps.
+    DropoutUnits,
 }
 
 impl Purpose {
@@ -49,6 +51,7 @@ impl Purpose {
             Self::Canaries => 7,
             Self::CountNoise => 8,
             Self::ClipGroups => 9,
+            Self::DropoutUnits => 11,
         }
     }
 }
@@ -180,6 +183,7 @@ mod tests {
             Purpose::Canaries,
             Purpose::CountNoise,
             Purpose::ClipGroups,
+            Purpose::DropoutUnits,
         ];
         for seed in 0..3 {
             for purpose in purposes {

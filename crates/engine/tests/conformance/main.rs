@@ -22,6 +22,7 @@ mod processor;
 mod subject;
 mod torchvision;
 mod transformers;
+mod unit_masks;
 mod update;
 
 /// Tests of what only cards have, or of what would take too long elsewhere.
@@ -79,6 +80,7 @@ hold! { cpu = CPU;
     company: a_sample_adds_the_same_bits_in_any_company samples_of_one_mind_do_not_overflow;
     not_finite: pixels_that_are_no_numbers_are_not_swallowed samples_that_are_not_finite_add_nothing
         gradients_that_overflow_add_nothing;
+    unit_masks: masks_agree;
     dropout: dropout_agrees dropout_follows_the_record;
     update: rules_follow_their_formulas;
 }

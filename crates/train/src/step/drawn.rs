@@ -56,6 +56,7 @@ impl Microbatches for DrawnBatch<'_> {
             },
             views: microbatch.views,
             dropout: Some(DropoutSource { seed: self.dropout_seed, records: &self.first_records }),
+            masks: None,
         }))
     }
 }
