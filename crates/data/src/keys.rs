@@ -36,6 +36,8 @@ pub enum Purpose {
     ClipGroups,
     /// Which submodel a record updates.
     Submodels,
+    /// Which units of split dropout layers a record keeps.
+    DropoutUnits,
 }
 
 impl Purpose {
@@ -52,6 +54,7 @@ impl Purpose {
             Self::CountNoise => 8,
             Self::ClipGroups => 9,
             Self::Submodels => 10,
+            Self::DropoutUnits => 11,
         }
     }
 }
@@ -184,6 +187,7 @@ mod tests {
             Purpose::CountNoise,
             Purpose::ClipGroups,
             Purpose::Submodels,
+            Purpose::DropoutUnits,
         ];
         for seed in 0..3 {
             for purpose in purposes {

@@ -53,8 +53,8 @@ fn every_example_is_read_solved_and_priced() {
             }
             _ => Views::new(plan.spatial(), &checked.views, &photographs()),
         };
-        // Views are of the crop's size, unless the plan says which.
-        let shown = spec.data.size.or(spec.pipeline.crop).unwrap();
+        // Views are of the crop's size, or of the image's without a crop, unless the plan says which.
+        let shown = spec.data.size.or(spec.pipeline.crop).unwrap_or(image);
         assert_eq!(views.unwrap().shape()[1..], [shown.y as usize, shown.x as usize], "{name}");
         if spec.data.format == Some(DataFormat::StreetScenes) {
             let patch = spec.region.patch.unwrap();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use dapple_graph::{Graph, IGNORED, Loss};
+use dapple_graph::{DropoutUnits, Graph, IGNORED, Loss};
 use rayon::prelude::*;
 
 use crate::error::EngineError;
@@ -39,6 +39,41 @@ pub struct DropoutSource<'a> {
     pub records: &'a [usize],
 }
 
+/// Which units of the dropout layers at one half each sample keeps, drawn by the caller. All views of a sample share its mask.
+///
+/// A guarantee may rest on these coins, unlike on those that follow from a [`DropoutSource`]: so they must be fair, independent, secret and
+/// drawn anew for each record and step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnitMasks<'a> {
+    /// The units of the graph.
+    pub units: &'a DropoutUnits,
+    /// Whether each unit is kept, `[samples, units]`.
+    pub kept: &'a [bool],
+}
+
+/// What a dropout layer does to one view.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NodeDropout<'a> {
+    /// Nothing.
+    Off,
+    /// It drops by the key of the view and the number of the node.
+    Keyed(u64, usize),
+    /// It keeps these of its units.
+    Masked(&'a [bool]),
+}
+
+impl NodeDropout<'_> {
+    /// Whether an element or a channel of the layer is kept, by its number.
+    #[inline]
+    pub(crate) fn keeps(self, unit: usize, rate: f32) -> bool {
+        match self {
+            Self::Off => true,
+            Self::Keyed(key, node) => keeps(key, node, unit, rate),
+            Self::Masked(kept) => kept[unit],
+        }
+    }
+}
+
 /// A batch: sample after sample, each with all its views, each view in the row-major order of the input shape.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
@@ -48,16 +83,18 @@ pub struct Batch<'a> {
     pub targets: Targets<'a>,
     /// The number of views of each sample. A sample's gradient is the mean over its views.
     pub views: usize,
-    /// The randomness of dropout; `None` switches dropout off.
+    /// The randomness of dropout; `None` switches dropout off, but for layers that have masks.
     pub dropout: Option<DropoutSource<'a>>,
     /// Which of the executor's submodels the samples go through; `None` for the whole model.
     pub submodel: Option<usize>,
+    /// Masks of the dropout layers at one half, in the place of that randomness.
+    pub masks: Option<UnitMasks<'a>>,
 }
 
 impl<'a> Batch<'a> {
     /// A batch for the whole model, with one view of each sample and no dropout.
     pub fn new(inputs: &'a [f32], targets: Targets<'a>) -> Self {
-        Self { inputs, targets, views: 1, dropout: None, submodel: None }
+        Self { inputs, targets, views: 1, dropout: None, submodel: None, masks: None }
     }
 
     /// Checks every length and every class, and returns the number of samples. Numbers that are not finite are let through: if they reach
@@ -93,7 +130,19 @@ impl<'a> Batch<'a> {
         if let Some(found) = self.dropout.map(|dropout| dropout.records.len()).filter(|&len| len != samples) {
             return Err(EngineError::Length { what: "records".into(), expected: samples, found });
         }
+        if let Some(UnitMasks { units, kept }) = self.masks {
+            let expected = samples * graph.dropout_units().len();
+            if kept.len() != expected || *units != graph.dropout_units() {
+                return Err(EngineError::Length { what: "masks".into(), expected, found: kept.len() });
+            }
+        }
         Ok(samples)
+    }
+
+    /// The same for a card, which draws what dropout drops by keys alone and takes no masks.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn sizes_on_card(&self, graph: &Graph) -> Result<usize, EngineError> {
+        if self.masks.is_some() { Err(EngineError::Masks) } else { self.sizes(graph) }
     }
 
     /// Checks the classes of some samples. All lengths must have been checked.
@@ -118,6 +167,22 @@ impl<'a> Batch<'a> {
             Targets::Classes(classes) => ViewTarget::Classes(&classes[view * positions..][..positions]),
             Targets::Probabilities(values) => ViewTarget::Probabilities(&values[view * output..][..output]),
             Targets::Values(values) => ViewTarget::Values(&values[view * output..][..output]),
+        }
+    }
+
+    /// What the dropout layer at a node does to one view; `view` counts through all samples.
+    ///
+    /// # Guarantee
+    /// Where the layer has a mask, it follows from the sample alone: all views of a sample keep the same units.
+    pub(crate) fn node_dropout(&self, view: usize, node: usize) -> NodeDropout<'a> {
+        let masked = self.masks.and_then(|UnitMasks { units, kept }| {
+            let layer = units.of(node)?;
+            Some(&kept[view / self.views * units.len() + layer.first..][..layer.count])
+        });
+        match (masked, self.dropout_key(view)) {
+            (Some(kept), _) => NodeDropout::Masked(kept),
+            (None, Some(key)) => NodeDropout::Keyed(key, node),
+            (None, None) => NodeDropout::Off,
         }
     }
 

@@ -37,7 +37,7 @@ pub mod reference;
 mod stats;
 mod update;
 
-pub use batch::{Batch, DropoutSource, Targets};
+pub use batch::{Batch, DropoutSource, Targets, UnitMasks};
 pub use clipping::{Clipping, ClippingRule};
 pub use cpu::{CpuExecutor, CpuOptions, GradientSum, Loaded, Total};
 pub use error::EngineError;

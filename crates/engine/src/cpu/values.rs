@@ -8,6 +8,7 @@ use super::kernel::Lanes;
 use super::schedule::Action;
 use super::step::CpuStep;
 use super::worker::{ItemWork, Shared};
+use crate::batch::NodeDropout;
 
 /// What the kernel of an action reads, for all items of a worker.
 #[derive(Clone, Copy)]
@@ -113,9 +114,9 @@ impl<'a> ItemValues<'a> {
         &work.inputs[(work.first + self.item) * len..][..len]
     }
 
-    /// The key of the item's dropout; `None` if dropout is off.
-    pub(crate) fn dropout_key(self) -> Option<u64> {
+    /// What the dropout layer at a node of the graph does to the item.
+    pub(crate) fn dropout(self, node: usize) -> NodeDropout<'a> {
         let work = self.step.work;
-        work.batch.and_then(|batch| batch.dropout_key(work.first + self.item))
+        work.batch.map_or(NodeDropout::Off, |batch| batch.node_dropout(work.first + self.item, node))
     }
 }

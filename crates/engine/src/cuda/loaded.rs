@@ -83,7 +83,7 @@ impl CudaLoaded<'_> {
         sum: &mut CudaGradientSum,
     ) -> Result<StepStats, CudaError> {
         let executor = &mut *self.executor;
-        let samples = batch.sizes(&executor.graph)?;
+        let samples = batch.sizes_on_card(&executor.graph)?;
         if sum.len != executor.layout.len() || sum.finished {
             return Err(EngineError::Parameters.into());
         }

@@ -9,7 +9,7 @@ mod window;
 use dapple_graph::op::Conv;
 use dapple_graph::{Graph, Op, ParameterId, Parameters};
 
-use crate::batch::{self, Batch};
+use crate::batch::{self, Batch, NodeDropout};
 use crate::clipping::ClippingRule;
 use crate::error::EngineError;
 use crate::layout::Layout;
@@ -43,8 +43,8 @@ pub(crate) struct ReferenceContext<'a> {
     parameters: &'a [Vec<f64>],
     /// One view of the sample.
     pub(crate) sample: &'a [f32],
-    /// The key of this view's dropout and the number of the node; `None` if dropout is off.
-    pub(crate) dropout: Option<(u64, usize)>,
+    /// What the node does to this view if it is a dropout layer.
+    pub(crate) dropout: NodeDropout<'a>,
 }
 
 impl<'a> ReferenceContext<'a> {
@@ -131,10 +131,9 @@ impl<'g> ReferenceExecutor<'g> {
         let mut loss = 0.0;
         let mut gradient = vec![0.0; self.layout.len()];
         for view in sample * batch.views..(sample + 1) * batch.views {
-            let key = batch.dropout_key(view);
-            let values = self.run(&batch.inputs[view * len..][..len], key);
+            let values = self.run(&batch.inputs[view * len..][..len], Some((batch, view)));
             let share = 1.0 / batch.views as f64;
-            loss += share * self.backward(&values, batch, view, key, share, &mut gradient);
+            loss += share * self.backward(&values, batch, view, share, &mut gradient);
         }
         (loss, gradient)
     }
@@ -181,21 +180,27 @@ impl<'g> ReferenceExecutor<'g> {
         Ok((sum, stats))
     }
 
-    /// The values of all nodes for one view.
-    fn run(&self, input: &[f32], key: Option<u64>) -> Vec<Tensor> {
+    /// The values of all nodes for one view, which drops values if it is given as one of a batch.
+    fn run(&self, input: &[f32], view: Option<(&Batch<'_>, usize)>) -> Vec<Tensor> {
         let mut values: Vec<Tensor> = Vec::with_capacity(self.graph.nodes().len());
         for (index, node) in self.graph.nodes().iter().enumerate() {
             let inputs: Vec<&Tensor> = node.inputs.iter().map(|id| &values[id.index()]).collect();
             let mut output = Tensor::zeros(&node.shape);
-            op::reference(&node.op).forward(&inputs, &self.context(input, key, index), &mut output);
+            op::reference(&node.op).forward(&inputs, &self.context(input, view, index), &mut output);
             values.push(output);
         }
         values
     }
 
     /// What the operation of a node reads besides its inputs.
-    fn context<'a>(&'a self, sample: &'a [f32], key: Option<u64>, node: usize) -> ReferenceContext<'a> {
-        ReferenceContext { parameters: &self.parameters, sample, dropout: key.map(|key| (key, node)) }
+    fn context<'a>(
+        &'a self,
+        sample: &'a [f32],
+        view: Option<(&Batch<'a>, usize)>,
+        node: usize,
+    ) -> ReferenceContext<'a> {
+        let dropout = view.map_or(NodeDropout::Off, |(batch, view)| batch.node_dropout(view, node));
+        ReferenceContext { parameters: &self.parameters, sample, dropout }
     }
 
     /// Adds `share` times the gradient of one view, and returns the view's loss.
@@ -204,7 +209,6 @@ impl<'g> ReferenceExecutor<'g> {
         values: &[Tensor],
         batch: &Batch<'_>,
         view: usize,
-        key: Option<u64>,
         share: f64,
         gradient: &mut [f64],
     ) -> f64 {
@@ -231,7 +235,7 @@ impl<'g> ReferenceExecutor<'g> {
             }
             let inputs: Vec<&Tensor> = node.inputs.iter().map(|id| &values[id.index()]).collect();
             let upstream = pending[index].clone();
-            let context = self.context(sample, key, index);
+            let context = self.context(sample, Some((batch, view)), index);
             let gradients = op::reference(&node.op).backward(&inputs, &values[index], &context, &upstream);
             for (id, input) in node.inputs.iter().zip(gradients.inputs) {
                 pending[id.index()].data.iter_mut().zip(input.data).for_each(|(sum, g)| *sum += g);

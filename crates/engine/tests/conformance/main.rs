@@ -23,6 +23,7 @@ mod subject;
 mod submodels;
 mod torchvision;
 mod transformers;
+mod unit_masks;
 mod update;
 
 /// Tests of what only cards have, or of what would take too long elsewhere.
@@ -80,6 +81,7 @@ hold! { cpu = CPU;
     company: a_sample_adds_the_same_bits_in_any_company samples_of_one_mind_do_not_overflow;
     not_finite: pixels_that_are_no_numbers_are_not_swallowed samples_that_are_not_finite_add_nothing
         gradients_that_overflow_add_nothing;
+    unit_masks: masks_agree;
     dropout: dropout_agrees dropout_follows_the_record;
     submodels: submodels_equal_graphs_of_their_own submodels_of_models_agree submodels_share_one_sum;
     update: rules_follow_their_formulas;

@@ -57,6 +57,7 @@ impl Microbatches for DrawnBatch<'_> {
             views: microbatch.views,
             submodel: microbatch.submodel,
             dropout: Some(DropoutSource { seed: self.dropout_seed, records: &self.first_records }),
+            masks: None,
         }))
     }
 }

@@ -2,7 +2,7 @@
 
 use dapple_graph::op::Dropout;
 
-use crate::batch::keeps;
+use crate::batch::NodeDropout;
 use crate::cpu::operation::{
     BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardPass, ItemValues, LoweredNode,
 };
@@ -26,7 +26,10 @@ impl CpuOperation for Dropout {
 impl DropoutKernel {
     /// Drops each element or channel, or scales it up. Elements are numbered in row-major order whatever the form is.
     fn run(&self, values: ItemValues<'_>, from: &[f32], to: &mut [f32], accumulate: bool) {
-        let Some(key) = values.dropout_key() else { return pointwise::scale(from, 1.0, to, accumulate) };
+        let dropout = values.dropout(self.node);
+        if matches!(dropout, NodeDropout::Off) {
+            return pointwise::scale(from, 1.0, to, accumulate);
+        }
         let form = values.form();
         let channels = if form.channels_last { form.shape[0] } else { 1 };
         let positions = form.len() / channels;
@@ -35,7 +38,7 @@ impl DropoutKernel {
         let factor = 1.0 / (1.0 - self.rate);
         for (index, (to, from)) in to.iter_mut().zip(from).enumerate() {
             let element = index % channels * positions + index / channels;
-            let kept = keeps(key, self.node, element / together, self.rate);
+            let kept = dropout.keeps(element / together, self.rate);
             let value = if kept { from * factor } else { 0.0 };
             *to = if accumulate { *to + value } else { value };
         }

@@ -2,15 +2,17 @@
 
 use dapple_graph::op::Dropout;
 
-use crate::batch::keeps;
+use crate::batch::NodeDropout;
 use crate::reference::{Gradients, ReferenceContext, ReferenceOperation, Tensor};
 
 /// The values after dropout: the same if dropout is off, else each is zero or scaled up.
 fn masked(op: &Dropout, x: &Tensor, context: &ReferenceContext<'_>) -> Tensor {
-    let Some((key, node)) = context.dropout else { return x.clone() };
+    if matches!(context.dropout, NodeDropout::Off) {
+        return x.clone();
+    }
     // How many values are dropped together.
     let together = if op.channels { x.positions() } else { 1 };
-    let factor = |index: usize| match keeps(key, node, index / together, op.rate) {
+    let factor = |index: usize| match context.dropout.keeps(index / together, op.rate) {
         true => 1.0 / (1.0 - f64::from(op.rate)),
         false => 0.0,
     };
