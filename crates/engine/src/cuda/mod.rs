@@ -130,8 +130,9 @@ impl CudaExecutor {
             return Err(CudaError::Unsupported { node: node.name.clone(), op });
         }
         within_32_bits(graph, 1)?;
-        let device = Device::open(options.device, options.precision)?;
+        let mut device = Device::open(options.device, options.precision)?;
         let inference = CardProgram::inference(graph, options.precision);
+        device.load_heads(&inference.steps.head_sizes)?;
         let model = CardModel::new(&device, &inference.steps)?;
         Ok(Self {
             graph: graph.clone(),

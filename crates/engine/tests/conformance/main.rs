@@ -70,7 +70,7 @@ hold! { cpu = CPU;
         deferred_standardised_layers_agree_over_views probabilities_agree frozen_parameters_leave_the_rest_unchanged
         parts_of_pooled_tokens_train_alone an_empty_batch_adds_nothing;
     generated: clips depthwise_convolutions pooling upsampling group_and_batch_norms channel_scales layer_norms_and_activations
-        norms_over_axes attention pooled_attention matrix_products moves losses convolutions odd_convolutions
+        norms_over_axes attention attention_in_tiles pooled_attention matrix_products moves losses convolutions odd_convolutions
         transposed_convolutions wide_transposed_convolutions
         wide_convolutions_over_few_positions
         convolutions_by_minimal_filtering linear_layers_over_tokens;
