@@ -161,31 +161,40 @@ __device__ __forceinline__ void attend(const HeadInputs& inputs, const HeadPlace
     put_rows<W>(to, features, place.first, sizes.queries, sizes.width, o, inputs.value_back, narrow, 0);
 }
 
-// Computes the product of each query's output with its gradient, head by head: [items, heads, queries], multiplied by the power of the values
-// and of the gradient and by `taken`, as products of gradients and values are. Each has a warp of its own.
-KERNEL attention_along(const u32* y, const u32* g, const u32* v_largest, const u32* g_largest, float* along, int heads, int width,
-                       int queries, int views, float taken, i64 n, int narrow) {
-    i64 i = global_index() >> 5;
-    if (i >= n) return;
-    int lane = threadIdx.x & 31;
-    i64 item = i / ((i64)heads * queries), head = i / queries % heads, query = i % queries;
-    i64 at = ((item * queries + query) * heads + head) * width / 2;
+// The product of eight numbers with eight others.
+__device__ __forceinline__ float eight_products(const uint4* one, const uint4* other, i64 i, int narrow) {
     float sum = 0.0f;
-    for (int pair = lane; pair < width / 2; pair += 32) {
-        float2 value, gradient;
-        if (narrow) {
-            from_halves(y[at + pair], &value.x, &value.y);
-            from_halves(g[at + pair], &gradient.x, &gradient.y);
-        } else {
-            value = ((const float2*)y)[at + pair];
-            gradient = ((const float2*)g)[at + pair];
+    if (PRECISION == BF16 && narrow) {
+        uint4 left = one[i], right = other[i];
+        u32 pairs[4] = {left.x, left.y, left.z, left.w}, others[4] = {right.x, right.y, right.z, right.w};
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+            float2 a, b;
+            from_halves(pairs[v], &a.x, &a.y);
+            from_halves(others[v], &b.x, &b.y);
+            sum += a.x * b.x + a.y * b.y;
         }
-        sum += value.x * gradient.x + value.y * gradient.y;
+        return sum;
     }
-    sum = warp_sum(sum);
-    if (lane > 0) return;
+#pragma unroll
+    for (int v = 0; v < 2; ++v) {
+        float4 a = ((const float4*)one)[2 * i + v], b = ((const float4*)other)[2 * i + v];
+        sum += (a.x * b.x + a.y * b.y) + (a.z * b.z + a.w * b.w);
+    }
+    return sum;
+}
+
+// Computes the product of each query's output with its gradient, head by head: [items, heads, queries], multiplied by the power of the values
+// and of the gradient and by `taken`, as products of gradients and values are. Each thread computes one.
+KERNEL attention_along(const uint4* y, const uint4* g, const u32* v_largest, const u32* g_largest, float* along, int heads, int width,
+                       int queries, int views, float taken, i64 n, int narrow) {
+    i64 i = global_index();
+    if (i >= n) return;
+    int token = (u32)i / (u32)heads, head = (u32)i % (u32)heads, item = token / queries, query = token % queries, eights = width / 8;
+    float sum = 0.0f;
+    for (int eight = 0; eight < eights; ++eight) sum += eight_products(y, g, i * eights + eight, narrow);
     float power = power_of(largest_of(v_largest, item / views), false), g_power = power_of(largest_of(g_largest, item / views), false);
-    along[i] = sum * __fmul_rn(power, taken) * g_power;
+    along[((i64)item * heads + head) * queries + query] = sum * __fmul_rn(power, taken) * g_power;
 }
 
 // What a block of the backward pass needs: its place and inputs, the gradient of the head's output, for each query the logarithm of the sum
@@ -366,7 +375,8 @@ __device__ __forceinline__ void key_gradients(const HeadGradient& own, u32* dk, 
     i64 start = head_start(place, sizes.key_row, sizes.keys, sizes.width);
     start = PRECISION == BF16 && narrow ? start / 2 : start;
     if (dk) put_rows<W>(dk + start, sizes.key_row, place.first, sizes.keys, sizes.width, made.sums, scale, narrow, accumulate);
-    if (dv) put_rows<W>(dv + start, sizes.key_row, place.first, sizes.keys, sizes.width, made.value_sums, own.back, narrow, accumulate_values);
+    if (dv)
+        put_rows<W>(dv + start, sizes.key_row, place.first, sizes.keys, sizes.width, made.value_sums, own.back, narrow, accumulate_values);
 }
 
 // The kernels for heads of up to W features. Where registers hold a warp's own rows, so many blocks should share a multiprocessor.

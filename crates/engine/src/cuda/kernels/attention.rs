@@ -157,19 +157,19 @@ kernels! {
 
     /// Computes the product of each head's output with its gradient, query by query, as products of gradients and values are scaled.
     AttentionAlong = "attention_along" {
-        y: In<u32>[words(n * width, narrow)],
-        g: In<u32>[words(n * width, narrow)],
+        y: In<[u32; 4]>[words(n * width, narrow) / 4],
+        g: In<[u32; 4]>[words(n * width, narrow) / 4],
         v_largest: Maybe<In<u32>>[(n / (heads * queries)).div_ceil(views)],
         g_largest: Maybe<In<u32>>[(n / (heads * queries)).div_ceil(views)],
         along: Out<f32>[n],
         heads: Count[heads > 0],
-        width: Count,
+        width: Count[width.is_multiple_of(MULTIPLE)],
         queries: Count[queries > 0 && n.is_multiple_of(heads * queries)],
         views: Count[views > 0],
         taken: f32,
         n: Long,
         narrow: Flag,
-    } over LaunchGrid::warps(n);
+    } over LaunchGrid::each(n);
 
     /// Computes the gradients of the queries.
     AttentionQueries = "attention_queries_32" | "attention_queries_48" | "attention_queries_64" | "attention_queries_80"
@@ -214,4 +214,27 @@ kernels! {
         accumulate_values: Flag,
     } given { size: usize, tiles: HeadTiles, items: usize }
     over tiles.grid(sizes.keys as usize, sizes.sets(items), 2, 2);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::kernels::SHARED_LIMIT;
+
+    #[test]
+    fn every_width_has_tiles_that_fit_any_card() {
+        for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+            for width in (8..=128).step_by(8) {
+                let tiles = HeadTiles::new(width, precision).unwrap();
+                assert!(tiles.size() >= width && tiles.size() < width + 32, "{tiles:?}");
+                // The gradients of keys take the most: tiles of two matrices and two columns of numbers.
+                let grid = tiles.grid(197, 12, 2, 2);
+                assert!(grid.shared <= SHARED_LIMIT, "{width}, {precision:?}: {} bytes", grid.shared);
+                assert_eq!(grid.blocks[0], 12 * 197usize.div_ceil(grid.threads / 2));
+            }
+            for width in [1, 4, 12, 63, 136] {
+                assert_eq!(HeadTiles::new(width, precision), None, "{width}");
+            }
+        }
+    }
 }
