@@ -76,7 +76,7 @@ hold! { cpu = CPU;
         convolutions_by_minimal_filtering linear_layers_over_tokens;
     bounds: views_that_cancel_stay_within_the_bound stripes_and_white_images_stay_within_the_bound
         no_sample_adds_more_than_the_bound a_long_gradient_is_clipped_to_the_bound samples_within_the_bound_are_counted;
-    company: a_sample_adds_the_same_bits_in_any_company samples_of_one_mind_do_not_overflow;
+    company: a_sample_adds_the_same_bits_in_any_company a_sample_says_the_same_in_any_company samples_of_one_mind_do_not_overflow;
     not_finite: pixels_that_are_no_numbers_are_not_swallowed samples_that_are_not_finite_add_nothing
         gradients_that_overflow_add_nothing;
     dropout: dropout_agrees dropout_follows_the_record;

@@ -76,7 +76,7 @@ hold! { f32 {
         no_sample_adds_more_than_the_bound a_long_gradient_is_clipped_to_the_bound samples_within_the_bound_are_counted
         (FASTEST);
     rounding: sums_of_deferred_layers_are_as_exact_as_assumed (FASTEST);
-    company: a_sample_adds_the_same_bits_in_any_company (companies(Precision::F32));
+    company: a_sample_adds_the_same_bits_in_any_company a_sample_says_the_same_in_any_company (companies(Precision::F32));
     company: many_samples_add_up_to_what_each_adds samples_of_one_mind_do_not_overflow (many(Precision::F32));
     not_finite: pixels_that_are_no_numbers_are_not_swallowed samples_that_are_not_finite_add_nothing
         gradients_that_overflow_add_nothing ([OWN]);
@@ -94,7 +94,7 @@ macro_rules! reduced {
             rounding: sums_of_deferred_layers_are_as_exact_as_assumed
                 ([way(Convolutions::Fastest, 0, $precision)]);
             precision: gradients_are_as_near_as_a_random_walk ([way(Convolutions::Fastest, 0, $precision)]);
-            company: a_sample_adds_the_same_bits_in_any_company (companies($precision));
+            company: a_sample_adds_the_same_bits_in_any_company a_sample_says_the_same_in_any_company (companies($precision));
             company: many_samples_add_up_to_what_each_adds (many($precision));
             not_finite: pixels_that_are_no_numbers_are_not_swallowed samples_that_are_not_finite_add_nothing
                 ([way(Convolutions::Own, 0, $precision)]);
