@@ -1,6 +1,6 @@
 //! One card: its context, its libraries, and copies to and from its memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cudarc::cublas::{CudaBlas, sys as blas_sys};
@@ -9,7 +9,7 @@ use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaStream, DriverErr
 use super::Precision;
 use super::cudnn::Cudnn;
 use super::error::{CudaError, call};
-use super::kernels::{self, DECLARED, SHARED_LIMIT};
+use super::kernels::{self, DECLARED, KernelProgram, SHARED_LIMIT};
 use super::slice::{DeviceElement, DeviceMemory, DeviceSlice};
 
 /// The version of CUDA that the driver must support at least.
@@ -93,8 +93,17 @@ impl Device {
         let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
         let shared = call("asking for shared memory", context.attribute(attribute))?.max(0) as usize;
         let shared = shared.saturating_sub(DECLARED).max(SHARED_LIMIT);
-        let kernels = kernels::load(&context, precision, shared)?;
+        let kernels = kernels::load(&context, precision, KernelProgram::Common, shared)?;
         Ok(Self { context, stream, copies, blas, cudnn, kernels, precision, shared })
+    }
+
+    /// Loads the kernels of attention in heads of these sizes.
+    pub(crate) fn load_heads(&mut self, sizes: &BTreeSet<usize>) -> Result<(), CudaError> {
+        for &size in sizes {
+            let program = KernelProgram::Heads(size);
+            self.kernels.extend(kernels::load(&self.context, self.precision, program, self.shared)?);
+        }
+        Ok(())
     }
 
     /// Makes this thread use the card.

@@ -21,6 +21,10 @@ pub struct CudaLoaded<'e> {
 impl CudaLoaded<'_> {
     /// The outputs of all samples, one after the other in row-major order, with dropout off.
     ///
+    /// All parts of a call have one size, which follows from how many samples there are, from the options and from the free memory; the last
+    /// part is filled up with samples of an earlier one. So in calls of one size, with `CudaOptions::microbatch` set, what a sample's output
+    /// is depends neither on the other samples nor on its place.
+    ///
     /// # Errors
     /// If the inputs have a wrong length or a value that is not finite, or the card fails.
     pub fn forward(&mut self, inputs: &[f32]) -> Result<Vec<f32>, CudaError> {
@@ -43,7 +47,6 @@ impl CudaLoaded<'_> {
         let parts = inputs.chunks(group * size).zip(outputs.chunks_mut((group * len).max(1)));
         for (inputs, outputs) in parts {
             device.upload(inputs, work.inputs(0))?;
-            let samples = inputs.len() / size;
             let inputs = work.inputs(0);
             let marks = &mut None;
             let mut run = CardRun {
@@ -54,7 +57,7 @@ impl CudaLoaded<'_> {
                 choices,
                 marks,
                 inputs,
-                samples,
+                samples: group,
                 dropout: false,
                 norms: false,
             };

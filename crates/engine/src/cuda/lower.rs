@@ -1,6 +1,8 @@
 //! A graph as the steps that run on the card: nodes with their sizes and tables, in which reshapes, and the ReLUs and sums that follow
 //! norms, are folded away.
 
+use std::collections::BTreeSet;
+
 use dapple_graph::{Graph, Op, Window, op};
 
 use super::Precision;
@@ -32,6 +34,8 @@ pub(crate) struct CardSteps {
     /// How many pairs of halves the weights that are multiplied in halves have, and how many weights those are.
     pub(crate) halves_len: usize,
     pub(crate) halved: usize,
+    /// For how many features the kernels of attention are made that run.
+    pub(crate) head_sizes: BTreeSet<usize>,
     /// The precision to which the factors of products may be rounded.
     pub(crate) precision: Precision,
     /// For each node, whether its values and their gradient are narrow.
@@ -73,6 +77,7 @@ impl CardSteps {
             arranged_len: 0,
             halves_len: 0,
             halved: 0,
+            head_sizes: BTreeSet::new(),
             precision,
             narrow: vec![false; nodes.len()],
             owed: vec![None; nodes.len()],

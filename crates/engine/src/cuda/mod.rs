@@ -149,8 +149,9 @@ impl CudaExecutor {
         if submodels.iter().any(|submodel| Layout::new(submodel) != layout) {
             return Err(EngineError::Parameters.into());
         }
-        let device = Device::open(options.device, options.precision)?;
+        let mut device = Device::open(options.device, options.precision)?;
         let inference = CardProgram::inference(graph, options.precision);
+        device.load_heads(&inference.steps.head_sizes)?;
         let model = CardModel::new(&device, &inference.steps)?;
         Ok(Self {
             graph: graph.clone(),

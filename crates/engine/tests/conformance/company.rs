@@ -59,6 +59,31 @@ pub(crate) fn a_sample_adds_the_same_bits_in_any_company(subjects: &[Subject]) {
     }
 }
 
+/// What a model says about a sample has the same bits at every place and beside any others, if as many samples are shown at once.
+pub(crate) fn a_sample_says_the_same_in_any_company(subjects: &[Subject]) {
+    for (name, graph) in layers_and_models(subjects.iter().any(|subject| subject.on_card())) {
+        let values = parameters(&graph);
+        let data = Data::new(&graph, SAMPLES, 1);
+        let size = data.inputs.len() / SAMPLES;
+        let turned: Vec<f32> = data.inputs.chunks(size).rev().flatten().copied().collect();
+        for subject in subjects {
+            let mut opened = subject.planned_for(SAMPLES).open(&graph);
+            let all = opened.forward(&values, &data.inputs);
+            let len = all.len() / SAMPLES;
+            let back = opened.forward(&values, &turned);
+            for sample in 0..SAMPLES {
+                let own = &all[sample * len..][..len];
+                let title = format!("{name}, {subject:?}, sample {sample}");
+                assert!(own == &back[(SAMPLES - 1 - sample) * len..][..len], "{title}: turned round");
+                // Zeros are what a call is filled up with.
+                let mut alone = vec![0.0; data.inputs.len()];
+                alone[..size].copy_from_slice(&data.inputs[sample * size..][..size]);
+                assert!(own == &opened.forward(&values, &alone)[..len], "{title}: among zeros");
+            }
+        }
+    }
+}
+
 /// With more samples than whole numbers of 32 bits hold, the sum is the same for all at once and for any cuts, and it is the sum of what
 /// small parts add, which are single samples if that does not take too long. How a processor divides the work changes nothing.
 pub(crate) fn many_samples_add_up_to_what_each_adds(subjects: &[Subject]) {

@@ -60,6 +60,7 @@ laws! {
     layer_norms_and_activations 32 8;
     norms_over_axes 32 16;
     attention 32 8;
+    attention_in_tiles 8 40;
     pooled_attention 48 12;
     matrix_products 32 8;
     moves 32 8;

@@ -5,8 +5,8 @@ mod transposed;
 
 use dapple_engine::{Batch, CpuOptions, DropoutSource, Targets};
 use dapple_graph::op::{
-    Activation, AdaptiveAvgPool, Add, Attention, AvgPool, Concat, Dropout, Gather, MatMul, MaxPool, Mul,
-    Permute, Reshape, Slice, Softmax, Upsample,
+    Activation, AdaptiveAvgPool, Add, AvgPool, Concat, Dropout, Gather, MatMul, MaxPool, Mul, Permute,
+    Reshape, Slice, Softmax, Upsample,
 };
 use dapple_graph::{ConvSpec, Graph, GraphBuilder, IGNORED, Loss, NodeId, Op, Window};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ pub(crate) use norms::norms_over_axes;
 pub(crate) use transposed::{transposed_convolutions, wide_transposed_convolutions};
 
 mod tokens;
-pub(crate) use tokens::pooled_attention;
+pub(crate) use tokens::{attention, attention_in_tiles, pooled_attention};
 
 /// A graph with a batch for it, and how the processor is to divide the work.
 pub(crate) struct Case {
@@ -213,28 +213,6 @@ pub(crate) fn layer_norms_and_activations() -> impl Strategy<Value = Case> {
         let x = b.add("activation", op, &[x]).unwrap();
         Case::new(head(b, x, CLASSES).unwrap(), run)
     })
-}
-
-pub(crate) fn attention() -> impl Strategy<Value = Case> {
-    ((1usize..20, 1usize..20), (1usize..4, 1usize..9), any::<bool>(), runs()).prop_map(
-        |((tokens, keys), (heads, width), packed, run)| {
-            let features = heads * width;
-            let mut b = GraphBuilder::new(&[tokens.max(keys), 5]);
-            let input = b.input();
-            if packed {
-                let x = linear(&mut b, "parts", input, 3 * features).unwrap();
-                let x = b.add("attention", Attention { heads }, &[x]).unwrap();
-                return Case::new(head(b, x, CLASSES).unwrap(), run);
-            }
-            let mut side = |name: &str, end: usize| {
-                let x = linear(&mut b, name, input, features).unwrap();
-                b.add(&format!("{name}.cut"), Slice { axis: 0, start: 0, end }, &[x]).unwrap()
-            };
-            let (query, key, value) = (side("query", tokens), side("key", keys), side("value", keys));
-            let x = b.add("attention", Attention { heads }, &[query, key, value]).unwrap();
-            Case::new(head(b, x, CLASSES).unwrap(), run)
-        },
-    )
 }
 
 pub(crate) fn matrix_products() -> impl Strategy<Value = Case> {

@@ -44,6 +44,7 @@ pub(crate) fn layers_and_models(large: bool) -> Vec<(&'static str, Graph)> {
     ];
     graphs.extend(models.map(|(name, graph)| (name, graph.unwrap())));
     graphs.push(("tokens", tokens()));
+    graphs.extend(heads_of_all_sizes());
     // A ReLU turns what is not a number into zero.
     graphs.push(("deferred, rectified", layers(None, true, 1, Activation::Relu)));
     graphs.push(("deferred, standardised", layers(Some(1e-5), true, 3, Activation::Relu)));
@@ -61,6 +62,39 @@ pub(crate) fn tokens() -> Graph {
     let x = b.linear("narrow", x, 8, Init::XavierUniform, ZERO).unwrap();
     let x = b.add("flat", Reshape(vec![520]), &[x]).unwrap();
     head(b, x, CLASSES).unwrap()
+}
+
+/// Attention in two heads of this width, over tokens that fill a tile and a part of the next; or over fewer keys, if these are not packed.
+pub(crate) fn heads(width: usize, packed: bool) -> Graph {
+    let mut b = GraphBuilder::new(&[75, 24]);
+    let mut side =
+        |name: &str, features: usize| b.linear(name, b.input(), features, Init::XavierUniform, ZERO).unwrap();
+    let inputs = match packed {
+        true => vec![side("packed", 6 * width)],
+        false => {
+            let [query, key, value] = ["query", "key", "value"].map(|name| side(name, 2 * width));
+            let mut fewer = |name: &str, x| b.add(name, Slice { axis: 0, start: 3, end: 40 }, &[x]).unwrap();
+            vec![query, fewer("keys", key), fewer("values", value)]
+        }
+    };
+    let x = b.add("attention", Attention { heads: 2 }, &inputs).unwrap();
+    let x = b.linear("narrow", x, 8, Init::XavierUniform, ZERO).unwrap();
+    let x = b.add("flat", Reshape(vec![600]), &[x]).unwrap();
+    head(b, x, CLASSES).unwrap()
+}
+
+/// Heads of every size for which a card has kernels, and of widths between.
+pub(crate) fn heads_of_all_sizes() -> Vec<(&'static str, Graph)> {
+    vec![
+        ("heads of 16", heads(16, true)),
+        ("heads of 32, apart", heads(32, false)),
+        ("heads of 48", heads(48, true)),
+        ("heads of 64, apart", heads(64, false)),
+        ("heads of 80", heads(80, true)),
+        ("heads of 96, apart", heads(96, false)),
+        ("heads of 120", heads(120, true)),
+        ("heads of 128, apart", heads(128, false)),
+    ]
 }
 
 /// A vision transformer whose attention a card can compute in tiles.

@@ -72,13 +72,13 @@ hold! { cpu = CPU;
         deferred_standardised_layers_agree_over_views probabilities_agree frozen_parameters_leave_the_rest_unchanged
         parts_of_pooled_tokens_train_alone an_empty_batch_adds_nothing;
     generated: clips depthwise_convolutions pooling upsampling group_and_batch_norms channel_scales layer_norms_and_activations
-        norms_over_axes attention pooled_attention matrix_products moves losses convolutions odd_convolutions
+        norms_over_axes attention attention_in_tiles pooled_attention matrix_products moves losses convolutions odd_convolutions
         transposed_convolutions wide_transposed_convolutions
         wide_convolutions_over_few_positions
         convolutions_by_minimal_filtering linear_layers_over_tokens;
     bounds: views_that_cancel_stay_within_the_bound stripes_and_white_images_stay_within_the_bound
         no_sample_adds_more_than_the_bound a_long_gradient_is_clipped_to_the_bound samples_within_the_bound_are_counted;
-    company: a_sample_adds_the_same_bits_in_any_company samples_of_one_mind_do_not_overflow;
+    company: a_sample_adds_the_same_bits_in_any_company a_sample_says_the_same_in_any_company samples_of_one_mind_do_not_overflow;
     not_finite: pixels_that_are_no_numbers_are_not_swallowed samples_that_are_not_finite_add_nothing
         gradients_that_overflow_add_nothing;
     unit_masks: masks_agree;

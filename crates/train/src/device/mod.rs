@@ -53,6 +53,12 @@ impl Machine {
         Self::new(&plan.performance.on_one_card(), None, plan.conduct.seed.is_some())
     }
 
+    /// The machine that computes what a frozen trunk makes of a plan's records. Of several cards it uses one, and it computes the same bits
+    /// every time, in a run that goes on elsewhere, too.
+    pub(crate) fn for_features(plan: &TrainingPlan) -> Self {
+        Self::new(&plan.performance.on_one_card(), None, true)
+    }
+
     fn new(performance: &PerformancePlan, planned: Option<Planned>, repeatable: bool) -> Self {
         Self {
             device: performance.device.clone(),

@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 use dapple_data::{Dataset, Loader, LoaderOptions, TargetKind, Views};
 use dapple_graph::{Graph, Halves, Parameters};
+use dapple_plan::TrainingPlan;
 use dapple_private::{Executor, Processor};
 
+use crate::device::Machine;
 use crate::digest;
 use crate::error::TrainError;
 use crate::folder::Folder;
@@ -24,6 +26,37 @@ use records::FeatureRecords;
 const MOST_VALUES: usize = 1 << 28;
 /// Features are worth computing if every record is expected to be drawn this often.
 const LEAST_EPOCHS: u64 = 2;
+
+/// How many records are shown to a card at once, and how many values these have at the most unless it is a single record.
+const TOGETHER: usize = 64;
+const TOGETHER_VALUES: usize = 1 << 26;
+
+/// What computes features.
+pub(crate) struct FeatureMachine {
+    executor: Box<dyn Executor>,
+    /// The threads that read records.
+    threads: usize,
+    /// Whether it must be shown equally many records every time, because what it makes of a record may depend on their number.
+    fills: bool,
+}
+
+impl FeatureMachine {
+    /// The processor.
+    pub(crate) fn processor(graph: &Graph, threads: usize) -> Result<Self, TrainError> {
+        let executor = Box::new(Processor::new(graph, threads)?);
+        Ok(Self { executor, threads, fills: false })
+    }
+
+    /// What computes the features of a plan's records: the processor, or one card, which computes the same bits every time.
+    fn of(graph: &Graph, plan: &TrainingPlan, on_card: bool) -> Result<Self, TrainError> {
+        let threads = plan.performance.threads;
+        if !on_card {
+            return Self::processor(graph, threads);
+        }
+        let executor = Machine::for_features(plan).executor(graph, &mut Vec::new())?;
+        Ok(Self { executor, threads, fills: true })
+    }
+}
 
 /// Is told how many records are done, and says whether to go on.
 type FeatureProgress<'t> = &'t mut dyn FnMut(usize) -> ControlFlow<()>;
@@ -67,26 +100,32 @@ impl FrozenFeatures {
     pub(crate) fn open(
         halves: Halves,
         prepared: &Prepared,
-        folder: &Folder,
-        start: &Start,
+        (folder, start): (&Folder, &Start),
+        on_card: bool,
         told: FeatureProgress<'_>,
     ) -> Result<Option<Self>, TrainError> {
         let Halves { trunk, rest } = halves;
+
         let records = &prepared.data.train;
         let length = trunk.node(trunk.output()).len();
         let sizes = format!("{} {length} {}", trunk.node(trunk.output()).name, records.len());
-        let parts = ["dapple features 1", &start.spec, &start.data, &start.weights, &sizes];
+        let mut parts = vec!["dapple features 1", &start.spec, &start.data, &start.weights, &sizes];
+        // What cards make is told from what the processor makes, and one precision from another.
+        let mark = format!("cards {}", prepared.training.performance.precision.name());
+        parts.extend(on_card.then_some(mark.as_str()));
         let key = digest::of(&[parts.join("\n").as_bytes()]);
         let path = folder.features();
         let values = match store::read(&path, &key, records.len() * length) {
             Some(values) => values,
-            None => match compute(&trunk, prepared, told)? {
-                Some(values) => {
-                    store::write(&path, &key, &values)?;
-                    values
-                }
-                None => return Ok(None),
-            },
+            None => {
+                let mut machine = FeatureMachine::of(&trunk, &prepared.training, on_card)?;
+                let views = &prepared.views[0];
+                let Some(values) = outputs(&mut machine, &prepared.parameters, records, views, told)? else {
+                    return Ok(None);
+                };
+                store::write(&path, &key, &values)?;
+                values
+            }
         };
         let views = Views::of_vectors(length)?;
         let records = Arc::new(FeatureRecords::new(Arc::clone(records), values, length));
@@ -94,38 +133,38 @@ impl FrozenFeatures {
     }
 }
 
-/// The trunk's outputs for all records of a run, in order.
-fn compute(
-    trunk: &Graph,
-    prepared: &Prepared,
-    told: FeatureProgress<'_>,
-) -> Result<Option<Vec<f32>>, TrainError> {
-    let threads = prepared.training.performance.threads;
-    let records = Arc::clone(&prepared.data.train);
-    outputs(trunk, &prepared.parameters, records, &prepared.views[0], threads, told)
-}
-
 /// What a model says about each record as it is shown in evaluation, in order. `None` if the computation was asked to stop.
 ///
 /// # Errors
 /// A record that cannot be read, a model that cannot be run.
 pub(crate) fn outputs(
-    graph: &Graph,
+    machine: &mut FeatureMachine,
     parameters: &Parameters,
-    records: Arc<dyn Dataset>,
+    records: &Arc<dyn Dataset>,
     views: &Views,
-    threads: usize,
     told: FeatureProgress<'_>,
 ) -> Result<Option<Vec<f32>>, TrainError> {
-    let options = LoaderOptions { threads, ..LoaderOptions::default() };
-    let mut values = Vec::with_capacity(records.len() * graph.node(graph.output()).len());
-    let mut loader = Loader::evaluate(records, views.clone(), 1, options)?;
-    let mut processor = Processor::new(graph, threads)?;
-    let mut loaded = processor.load(parameters)?;
+    let FeatureMachine { executor, threads, fills, .. } = machine;
+    let length = views.view_length();
+    let together = (TOGETHER_VALUES / length.max(1)).clamp(1, TOGETHER);
+    let options = LoaderOptions {
+        threads: *threads,
+        microbatch: if *fills { together } else { 0 },
+        ..Default::default()
+    };
+    let mut values = Vec::new();
+    let mut loader = Loader::evaluate(Arc::clone(records), views.clone(), 1, options)?;
+    let mut loaded = executor.load(parameters)?;
     let mut done = 0;
-    while let Some(microbatch) = loader.next().transpose()? {
-        values.extend_from_slice(&loaded.forward(&microbatch.inputs)?);
-        done += microbatch.records.len();
+    while let Some(mut microbatch) = loader.next().transpose()? {
+        let count = microbatch.records.len();
+        if *fills {
+            microbatch.inputs.resize(together * length, 0.0);
+        }
+        let shown = microbatch.inputs.len() / length.max(1);
+        let outputs = loaded.forward(&microbatch.inputs)?;
+        values.extend_from_slice(&outputs[..outputs.len() / shown.max(1) * count]);
+        done += count;
         loader.recycle(microbatch);
         if told(done).is_break() {
             return Ok(None);

@@ -13,13 +13,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dapple_data::formats::ImageFolder;
-use dapple_data::{DataLimits, Views};
+use dapple_data::{DataLimits, Dataset, Views};
 use dapple_graph::{Graph, GraphError, Parameters, weights};
 use dapple_plan::spec::{ModelSpec, NormSpec, Pixels};
 use dapple_plan::{ModelPlan, PlanSpec, Spatial, ViewPlan};
 
 use crate::error::TrainError;
-use crate::features::outputs;
+use crate::features::{FeatureMachine, outputs};
 use crate::model::{Blueprint, FirstParameters, first_weights, usual};
 
 pub use frechet::frechet_distance;
@@ -97,7 +97,9 @@ impl FeatureExtractor {
         let pictures = ImageFolder::open_as(folder, &[String::new()], 0, &DataLimits::default())?;
         let Self { trunk, parameters, views, threads } = self;
         let go_on = &mut |_| ControlFlow::Continue(());
-        let values = outputs(trunk, parameters, Arc::new(pictures), views, *threads, go_on)?;
+        let mut machine = FeatureMachine::processor(trunk, *threads)?;
+        let pictures: Arc<dyn Dataset> = Arc::new(pictures);
+        let values = outputs(&mut machine, parameters, &pictures, views, go_on)?;
         FeatureSet::new(self.length(), values.expect("nobody asked to stop"))
     }
 }

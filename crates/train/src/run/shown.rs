@@ -19,21 +19,20 @@ impl Run {
     /// The records as the model in training sees them: as features, if a frozen trunk makes the same of them in every step. `None` if the
     /// run was asked to stop while the features were computed.
     ///
-    /// Cards compute the whole model in every step, because what they make of a record may depend on how many are shown at once.
+    /// Cards round features otherwise than they round the whole model, so on cards the whole plan decides whether there are features, and a
+    /// run that goes on takes its steps in the same way. The processor computes the same bits either way, and counts the steps that are left.
     pub(super) fn shown(&mut self, observer: &mut dyn Observer) -> Result<Option<ShownRecords>, TrainError> {
-        let halves = match self.trainer.machine() {
-            "cpu" => FrozenFeatures::halves(&self.prepared, self.step),
-            _ => None,
-        };
+        let on_card = self.trainer.machine() != "cpu";
+        let from = if on_card { 0 } else { self.step };
+        let halves = FrozenFeatures::halves(&self.prepared, from);
         let Some(halves) = halves else {
             let (records, views) = (Arc::clone(&self.prepared.data.train), self.prepared.views.clone());
             return Ok(Some(ShownRecords { records, views }));
         };
         let records = self.prepared.data.train.len();
         let mut told = |done| observer.notice(&Event::Features { done, records });
-        let start = self.ledger.history().start();
-        let Some(features) = FrozenFeatures::open(halves, &self.prepared, &self.folder, start, &mut told)?
-        else {
+        let places = (&self.folder, self.ledger.history().start());
+        let Some(features) = FrozenFeatures::open(halves, &self.prepared, places, on_card, &mut told)? else {
             return Ok(None);
         };
         self.trainer.train_behind(features.rest)?;

@@ -7,6 +7,7 @@
 mod common;
 mod curves;
 mod evaluation;
+mod features;
 mod group;
 mod mix;
 mod stopped;

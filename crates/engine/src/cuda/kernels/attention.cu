@@ -1,401 +1,422 @@
-// Attention in heads of 64 features, without a matrix of all scores. It works in tiles of 64 queries and 64 keys, whose scores are computed
-// a second time in the backward pass. Factors are halves with one power of two for each sample, or bf16 without, as halves.cu explains; sums
-// are in single precision. What lies behind the last token is not multiplied, in pieces of 16 rows and columns.
+// Attention without a matrix of all scores. It works in the tiles of heads.cu, whose scores are computed a second time in the backward pass.
+// Sums are in single precision. Each input has one power of two for each sample if it is in halves of TF32.
 //
-// The queries, keys and values of an item lie side by side in rows of 3 x 64 x heads numbers. A block has four warps, each with 16 rows of
-// a tile. A row of a tile in shared memory has 128 bytes, in pieces of 16 whose order differs from row to row, so that the same piece of
-// eight rows lies in different banks.
+// An item's queries lie in rows of numbers, with the heads side by side, and its keys and values in rows of another length; all three may
+// lie in one matrix. What lies behind the last token is not multiplied, in pieces of 16 rows and columns. Grid: tiles of each head of each
+// item.
 
-#define HEAD 64
-#define HEAD_TILE 64
-// How many bytes a row and a tile take.
-#define HEAD_ROW (2 * HEAD)
-#define HEAD_BYTES (HEAD_TILE * HEAD_ROW)
-// The factor that keeps products of gradients and values within the range of halves: both sides are below 2^15, and 64 products are added.
-#define HEAD_TAKEN (PRECISION == BF16 ? 1.0f : 0x1p-22f)
+struct AttentionSizes {
+    // The heads, the features of each, and the tokens; how many numbers lie between two rows of queries, and of keys or values; and how many
+    // items share a power of two.
+    int heads, width, queries, keys, query_row, key_row, views;
+    // What scores are multiplied by: one over the root of the width.
+    float scale;
+};
+static_assert(sizeof(AttentionSizes) == 32, "as on the host");
 
-// Starts to copy the rows first..first + 64 of a head, and zeros for rows after the last one. Rows are `row` numbers apart.
-__device__ __forceinline__ void copy_head(u32 tile, const uint4* halves, i64 row, int first, int tokens) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        int line = (threadIdx.x >> 3) + 16 * i, piece = threadIdx.x & 7;
-        bool there = first + line < tokens;
-        const uint4* from = halves + (there ? (first + line) * (row / 8) + piece : 0);
-        u32 target = tile + line * HEAD_ROW + ((piece ^ (line & 7)) << 4);
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(from), "r"(there ? 16 : 0));
-    }
+// The factor that keeps products of gradients and values within the range of halves: both sides are below 2^15, and W products are added.
+template <int W>
+__device__ __forceinline__ constexpr float taken_off() {
+    return PRECISION != TF32 ? 1.0f : W <= 64 ? 0x1p-22f : 0x1p-23f;
 }
 
-__device__ __forceinline__ void copies_started() { asm volatile("cp.async.commit_group;"); }
-
-// Waits until no thread of the block has more than LEFT groups of copies on their way.
-template <int LEFT>
-__device__ __forceinline__ void copies_done() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT));
-    __syncthreads();
-}
-
-__device__ __forceinline__ void load_matrices(u32* to, u32 tile, int row, int piece) {
-    u32 address = tile + row * HEAD_ROW + ((piece ^ (row & 7)) << 4);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address));
-}
-
-__device__ __forceinline__ void load_transposed(u32* to, u32 tile, int row, int piece) {
-    u32 address = tile + row * HEAD_ROW + ((piece ^ (row & 7)) << 4);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-                 : "r"(address));
-}
-
-#if PRECISION == BF16
-#define HALF_FACTORS "bf16.bf16"
-#else
-#define HALF_FACTORS "f16.f16"
-#endif
-
-__device__ __forceinline__ void multiply_halves(float* c, const u32* a, u32 b0, u32 b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32." HALF_FACTORS ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-// Loads a warp's 16 rows of a tile as the left factor of products along the features.
-__device__ __forceinline__ void load_rows(u32 (*a)[4], u32 tile) {
-    int lane = threadIdx.x & 31, row = (threadIdx.x >> 5) * 16 + (lane & 15);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) load_matrices(a[k], tile, row, 2 * k + (lane >> 4));
-}
-
-// Computes c = a b^T along the features, for 16 rows and those rows of a tile that are there, of which `left` are left. If the tile is WHOLE,
-// these are all 64.
-template <bool WHOLE>
-__device__ __forceinline__ void multiply_rows(float (*c)[4], const u32 (*a)[4], u32 tile, int left) {
-    int lane = threadIdx.x & 31, row = (lane & 7) + ((lane >> 4) << 3), piece = (lane >> 3) & 1;
-#pragma unroll
-    for (int n = 0; n < 8; ++n)
-#pragma unroll
-        for (int v = 0; v < 4; ++v) c[n][v] = 0.0f;
-#pragma unroll
-    for (int k = 0; k < 4; ++k)
-#pragma unroll
-        for (int n = 0; n < 4; ++n) {
-            if (!WHOLE && 16 * n >= left) continue;
-            u32 b[4];
-            load_matrices(b, tile, 16 * n + row, 2 * k + piece);
-            multiply_halves(c[2 * n], a[k], b[0], b[1]);
-            multiply_halves(c[2 * n + 1], a[k], b[2], b[3]);
-        }
-}
-
-// Computes c += p b along those rows of a tile that are there. p has 16 rows of 64 numbers, which are rounded to halves here, and c has all
-// features.
-template <bool WHOLE>
-__device__ __forceinline__ void multiply_columns_of(float (*c)[4], const float (*p)[4], u32 tile, int left) {
-    int lane = threadIdx.x & 31, row = (lane & 7) + (((lane >> 3) & 1) << 3), piece = lane >> 4;
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-        if (!WHOLE && 16 * k >= left) continue;
-        u32 a[4] = {two_halves(p[2 * k][0], p[2 * k][1]), two_halves(p[2 * k][2], p[2 * k][3]),
-                    two_halves(p[2 * k + 1][0], p[2 * k + 1][1]), two_halves(p[2 * k + 1][2], p[2 * k + 1][3])};
-#pragma unroll
-        for (int n = 0; n < 4; ++n) {
-            u32 b[4];
-            load_transposed(b, tile, 16 * k + row, 2 * n + piece);
-            multiply_halves(c[2 * n], a, b[0], b[1]);
-            multiply_halves(c[2 * n + 1], a, b[2], b[3]);
-        }
-    }
-}
-
-// Both of the above, for as many rows as there are.
-__device__ __forceinline__ void multiply_rows(float (*c)[4], const u32 (*a)[4], u32 tile, int left) {
-    if (left >= HEAD_TILE) multiply_rows<true>(c, a, tile, left);
-    else multiply_rows<false>(c, a, tile, left);
-}
-
-__device__ __forceinline__ void multiply_columns_of(float (*c)[4], const float (*p)[4], u32 tile, int left) {
-    if (left >= HEAD_TILE) multiply_columns_of<true>(c, p, tile, left);
-    else multiply_columns_of<false>(c, p, tile, left);
-}
-
-// Whether a warp of a block whose rows begin at `first` has a row that is there.
-__device__ __forceinline__ bool has_rows(int first, int tokens) { return first + (int)(threadIdx.x >> 5) * 16 < tokens; }
-
-// Multiplies a warp's 16 rows of a head by `scale`, and writes them or adds them to what is there. The head begins `start` numbers after y,
-// whose numbers are halves if it is narrow; then nothing can be added.
-__device__ __forceinline__ void put_rows(u32* y, i64 start, i64 row, int first, int tokens, const float (*c)[4], float scale, int narrow,
-                                         int accumulate) {
-    int lane = threadIdx.x & 31, own = first + (threadIdx.x >> 5) * 16 + (lane >> 2);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        if (own + 8 * half >= tokens) continue;
-        i64 at = start + (own + 8 * half) * row + 2 * (lane & 3);
-#pragma unroll
-        for (int n = 0; n < 8; ++n) {
-            float one = c[n][2 * half] * scale, next = c[n][2 * half + 1] * scale;
-            if (narrow) y[at / 2 + 4 * n] = two_halves(one, next);
-            else put_two((float*)y + at + 8 * n, one, next, accumulate);
-        }
-    }
-}
-
-// The largest value, or below the sum, of the four lanes that share a row.
-__device__ __forceinline__ float row_max(float value) {
-    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 1));
-    return fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 2));
-}
-
-__device__ __forceinline__ float row_sum(float value) {
-    value += __shfl_xor_sync(0xffffffffu, value, 1);
-    return value + __shfl_xor_sync(0xffffffffu, value, 2);
-}
-
-// The factor that makes exponents of two from products: it takes off the powers of both sides, and holds 1 / sqrt(64) and the logarithm of e
-// to base 2.
-__device__ __forceinline__ float score_scale(u32 largest) {
-    float back = power_of(largest, true);
-    return __fmul_rn(__fmul_rn(back, 0.125f * 1.4426950408889634f), back);
-}
-
-// Where the head of an item lies that a block works on. Grid: tiles; heads; items.
+// The head that a block works on, and the first of the block's own rows.
 struct HeadPlace {
-    const uint4* halves;
-    i64 row;
-    int features, first;
-    u32 largest;
+    int item, head, first;
+    i64 set;
 };
 
-__device__ __forceinline__ HeadPlace head_place(const uint4* halves, const u32* largest, int tokens, int views) {
-    int features = gridDim.y * HEAD;
-    i64 row = 3 * features;
-    return {halves + (blockIdx.z * tokens * row + blockIdx.y * HEAD) / 8, row, features, (int)blockIdx.x * HEAD_TILE,
-            largest_of(largest, blockIdx.z / views)};
+template <int W>
+__device__ __forceinline__ HeadPlace head_place(int heads, int own_tokens) {
+    int tiles = (own_tokens + HeadTiles<W>::OWN - 1) / HeadTiles<W>::OWN, set = blockIdx.x / tiles;
+    return {set / heads, set % heads, (int)(blockIdx.x - set * tiles) * HeadTiles<W>::OWN, set};
+}
+
+// How many numbers come before the head.
+__device__ __forceinline__ i64 head_start(const HeadPlace& place, i64 row, int tokens, int width) {
+    return place.item * tokens * row + place.head * width;
+}
+
+__device__ __forceinline__ HeadRows head_rows(const uint4* numbers, const HeadPlace& place, int row, int tokens, int width) {
+    return {numbers + head_start(place, row, tokens, width) / HEAD_PIECE, row / HEAD_PIECE, tokens};
+}
+
+// The inputs of the head that a block works on, and what takes their powers of two off.
+struct HeadInputs {
+    HeadRows query, key, value;
+    float query_back, key_back, value_back;
+};
+
+__device__ __forceinline__ HeadInputs head_inputs(const uint4* q, const uint4* k, const uint4* v, const u32* q_largest,
+                                                  const u32* k_largest, const u32* v_largest, const AttentionSizes& sizes,
+                                                  const HeadPlace& place) {
+    int sample = place.item / sizes.views;
+    return {head_rows(q, place, sizes.query_row, sizes.queries, sizes.width),
+            head_rows(k, place, sizes.key_row, sizes.keys, sizes.width),
+            head_rows(v, place, sizes.key_row, sizes.keys, sizes.width),
+            power_of(largest_of(q_largest, sample), true),
+            power_of(largest_of(k_largest, sample), true),
+            power_of(largest_of(v_largest, sample), true)};
+}
+
+// The factor that makes exponents of two from products: it takes off the powers of both sides, and holds the scale and the logarithm of e to
+// base 2.
+__device__ __forceinline__ float score_scale(const HeadInputs& inputs, float scale) {
+    return __fmul_rn(__fmul_rn(inputs.query_back, scale * 1.4426950408889634f), inputs.key_back);
+}
+
+// The weights of OTHERS keys, from their products with 16 queries, and the state of each query: its largest product, and the sum of weights
+// so far. What was made with smaller products fades.
+template <int W, bool WHOLE>
+__device__ __forceinline__ void weigh(float (*s)[4], float (*o)[4], float* most, float* total, float scale, int left) {
+    constexpr int OTHERS = HeadTiles<W>::OTHERS;
+    int lane = threadIdx.x & 31;
+    if (!WHOLE)
+#pragma unroll
+        for (int n = 0; n < OTHERS / 8; ++n)
+#pragma unroll
+            for (int v = 0; v < 4; ++v)
+                if (8 * n + 2 * (lane & 3) + (v & 1) >= left) s[n][v] = -INFINITY;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        float largest = most[half], sum = 0.0f;
+#pragma unroll
+        for (int n = 0; n < OTHERS / 8; ++n)
+            if (WHOLE || 16 * (n / 2) < left) largest = fmaxf(largest, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+        largest = row_max(largest);
+        float before = most[half] * scale, now = largest * scale, faded = power_of_two(before - now);
+        most[half] = largest;
+#pragma unroll
+        for (int n = 0; n < OTHERS / 8; ++n) {
+            if (!WHOLE && 16 * (n / 2) >= left) continue;
+#pragma unroll
+            for (int v = 2 * half; v < 2 * half + 2; ++v) {
+                s[n][v] = power_of_two(__fmaf_rn(s[n][v], scale, -now));
+                sum += s[n][v];
+            }
+        }
+#pragma unroll
+        for (int n = 0; n < W / 8; ++n) {
+            o[n][2 * half] *= faded;
+            o[n][2 * half + 1] *= faded;
+        }
+        total[half] = total[half] * faded + sum;
+    }
+}
+
+// Lets 16 queries see the keys and values of a tile.
+template <int W, bool WHOLE>
+__device__ __forceinline__ void see(float (*o)[4], float* most, float* total, const OwnRows<W>& q, float scale, u32 stage, int left) {
+    constexpr int OTHERS = HeadTiles<W>::OTHERS;
+    float s[OTHERS / 8][4];
+    multiply_rows<W, WHOLE>(s, q, stage, left);
+    weigh<W, WHOLE>(s, o, most, total, scale, left);
+    multiply_columns_of<W, WHOLE>(o, s, stage + OTHERS * HeadTiles<W>::ROW, left);
 }
 
 // Computes the output of each query, and for the backward pass the logarithm (to base 2) of the sum of its weights.
-extern "C" __global__ void __launch_bounds__(128, 4)
-    attention_forward(const uint4* halves, const u32* largest, u32* y, float* logarithms, int tokens, int views, int narrow) {
-    __shared__ __align__(128) char shared[5 * HEAD_BYTES];
-    u32 tiles = (u32)__cvta_generic_to_shared(shared);
-    HeadPlace head = head_place(halves, largest, tokens, views);
-    const uint4 *keys = head.halves + head.features / 8, *values = keys + head.features / 8;
+template <int W>
+__device__ __forceinline__ void attend(const HeadInputs& inputs, const HeadPlace& place, u32* y, float* logarithms,
+                                       const AttentionSizes& sizes, int narrow) {
+    using Tiles = HeadTiles<W>;
+    constexpr int OTHER_BYTES = Tiles::OTHERS * Tiles::ROW;
+    u32 own = (u32)__cvta_generic_to_shared(stages), others = own + Tiles::OWN * Tiles::ROW;
     auto copy = [&](int step) {
-        u32 stage = tiles + (1 + 2 * (step & 1)) * HEAD_BYTES;
-        copy_head(stage, keys, head.row, step * HEAD_TILE, tokens);
-        copy_head(stage + HEAD_BYTES, values, head.row, step * HEAD_TILE, tokens);
+        u32 stage = others + 2 * (step & 1) * OTHER_BYTES;
+        copy_head<W, Tiles::OTHERS>(stage, inputs.key, step * Tiles::OTHERS, sizes.width);
+        copy_head<W, Tiles::OTHERS>(stage + OTHER_BYTES, inputs.value, step * Tiles::OTHERS, sizes.width);
         copies_started();
     };
-    copy_head(tiles, head.halves, head.row, head.first, tokens);
+    copy_head<W, Tiles::OWN>(own, inputs.query, place.first, sizes.width);
     copy(0);
-    int steps = (tokens + HEAD_TILE - 1) / HEAD_TILE, lane = threadIdx.x & 31;
-    float scale = score_scale(head.largest), most[2] = {-INFINITY, -INFINITY}, total[2] = {}, o[8][4] = {};
-    u32 q[4][4];
+    int steps = (sizes.keys + Tiles::OTHERS - 1) / Tiles::OTHERS, lane = threadIdx.x & 31;
+    int row = place.first + (threadIdx.x >> 5) * 16;
+    float scale = score_scale(inputs, sizes.scale), most[2] = {-INFINITY, -INFINITY}, total[2] = {}, o[W / 8][4] = {};
+    OwnRows<W> q;
     for (int step = 0; step < steps; ++step) {
         copies_done<0>();
-        if (step == 0) load_rows(q, tiles);
+        if (step == 0) q.load(own);
         if (step + 1 < steps) copy(step + 1);
-        if (!has_rows(head.first, tokens)) continue;
-        u32 stage = tiles + (1 + 2 * (step & 1)) * HEAD_BYTES;
-        int left = tokens - step * HEAD_TILE;
-        float s[8][4];
-        multiply_rows(s, q, stage, left);
-#pragma unroll
-        for (int n = 0; n < 8; ++n)
-#pragma unroll
-            for (int v = 0; v < 4; ++v) s[n][v] = 8 * n + 2 * (lane & 3) + (v & 1) < left ? s[n][v] * scale : -INFINITY;
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            float largest_score = most[half];
-#pragma unroll
-            for (int n = 0; n < 8; ++n) largest_score = fmaxf(largest_score, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-            largest_score = row_max(largest_score);
-            float faded = exp2f(most[half] - largest_score), sum = 0.0f;
-            most[half] = largest_score;
-#pragma unroll
-            for (int n = 0; n < 8; ++n)
-#pragma unroll
-                for (int v = 2 * half; v < 2 * half + 2; ++v) {
-                    s[n][v] = exp2f(s[n][v] - largest_score);
-                    sum += s[n][v];
-                    o[n][v] *= faded;
-                }
-            total[half] = total[half] * faded + sum;
-        }
-        multiply_columns_of(o, s, stage + HEAD_BYTES, left);
+        if (row >= sizes.queries) continue;
+        u32 stage = others + 2 * (step & 1) * OTHER_BYTES;
+        int left = sizes.keys - step * Tiles::OTHERS;
+        if (left >= Tiles::OTHERS) see<W, true>(o, most, total, q, scale, stage, left);
+        else see<W, false>(o, most, total, q, scale, stage, left);
     }
-    float back = power_of(head.largest, true);
+    row += lane >> 2;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         float sum = row_sum(total[half]);
-        int row = head.first + (threadIdx.x >> 5) * 16 + (lane >> 2) + 8 * half;
-        if ((lane & 3) == 0 && row < tokens)
-            logarithms[((i64)blockIdx.z * gridDim.y + blockIdx.y) * tokens + row] = most[half] + log2f(sum);
+        if ((lane & 3) == 0 && row + 8 * half < sizes.queries)
+            logarithms[place.set * sizes.queries + row + 8 * half] = most[half] * scale + log2f(sum);
 #pragma unroll
-        for (int n = 0; n < 8; ++n) {
+        for (int n = 0; n < W / 8; ++n) {
             o[n][2 * half] /= sum;
             o[n][2 * half + 1] /= sum;
         }
     }
-    i64 start = blockIdx.z * (i64)tokens * head.features + blockIdx.y * HEAD;
-    put_rows(y, start, head.features, head.first, tokens, o, back, narrow, 0);
+    int features = sizes.heads * sizes.width;
+    i64 start = head_start(place, features, sizes.queries, sizes.width);
+    u32* to = y + (PRECISION == BF16 && narrow ? start / 2 : start);
+    put_rows<W>(to, features, place.first, sizes.queries, sizes.width, o, inputs.value_back, narrow, 0);
 }
 
-// Computes the product of each token's output with its gradient, head by head: [items, heads, tokens]. Each has a warp of its own.
-KERNEL attention_along(const u32* y, const u32* g, float* along, int heads, int tokens, i64 n, int narrow) {
-    i64 i = global_index() >> 5;
-    if (i >= n) return;
-    int lane = threadIdx.x & 31;
-    i64 item = i / ((i64)heads * tokens), head = i / tokens % heads, token = i % tokens;
-    i64 at = ((item * tokens + token) * heads * HEAD + head * HEAD) / 2 + lane;
-    float2 value, gradient;
-    if (narrow) {
-        from_halves(y[at], &value.x, &value.y);
-        from_halves(g[at], &gradient.x, &gradient.y);
-    } else {
-        value = ((const float2*)y)[at];
-        gradient = ((const float2*)g)[at];
+// The product of eight numbers with eight others.
+__device__ __forceinline__ float eight_products(const uint4* one, const uint4* other, i64 i, int narrow) {
+    float sum = 0.0f;
+    if (PRECISION == BF16 && narrow) {
+        uint4 left = one[i], right = other[i];
+        u32 pairs[4] = {left.x, left.y, left.z, left.w}, others[4] = {right.x, right.y, right.z, right.w};
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+            float2 a, b;
+            from_halves(pairs[v], &a.x, &a.y);
+            from_halves(others[v], &b.x, &b.y);
+            sum += a.x * b.x + a.y * b.y;
+        }
+        return sum;
     }
-    float sum = warp_sum(value.x * gradient.x + value.y * gradient.y);
-    if (lane == 0) along[i] = sum;
+#pragma unroll
+    for (int v = 0; v < 2; ++v) {
+        float4 a = ((const float4*)one)[2 * i + v], b = ((const float4*)other)[2 * i + v];
+        sum += (a.x * b.x + a.y * b.y) + (a.z * b.z + a.w * b.w);
+    }
+    return sum;
 }
 
-// What a block of the backward pass needs: the place of its head, the gradient of the head's output in halves, and scales.
+// Computes the product of each query's output with its gradient, head by head: [items, heads, queries], multiplied by the power of the values
+// and of the gradient and by `taken`, as products of gradients and values are. Each thread computes one.
+KERNEL attention_along(const uint4* y, const uint4* g, const u32* v_largest, const u32* g_largest, float* along, int heads, int width,
+                       int queries, int views, float taken, i64 n, int narrow) {
+    i64 i = global_index();
+    if (i >= n) return;
+    int token = (u32)i / (u32)heads, head = (u32)i % (u32)heads, item = token / queries, query = token % queries, eights = width / 8;
+    float sum = 0.0f;
+    for (int eight = 0; eight < eights; ++eight) sum += eight_products(y, g, i * eights + eight, narrow);
+    float power = power_of(largest_of(v_largest, item / views), false), g_power = power_of(largest_of(g_largest, item / views), false);
+    along[((i64)item * heads + head) * queries + query] = sum * __fmul_rn(power, taken) * g_power;
+}
+
+// What a block of the backward pass needs: its place and inputs, the gradient of the head's output, for each query the logarithm of the sum
+// of its weights and what lies along its output, and scales.
 struct HeadGradient {
-    HeadPlace head;
-    const uint4* gradient;
+    HeadPlace place;
+    HeadInputs inputs;
+    HeadRows gradient;
     const float *logarithms, *along;
-    // The scale of scores; the one that, with the gradient's power, brings `along` to the size of products of gradients and values; and those
-    // of the values' gradients, and of the queries' and keys' gradients.
-    float scale, up, of_values, of_scores;
+    // The scale of scores, and what takes the power of the output's gradient off.
+    float scale, back;
 };
 
-__device__ __forceinline__ HeadGradient head_gradient(const uint4* halves, const u32* largest, const uint4* g, const u32* g_largest,
-                                                      const float* logarithms, const float* along, int tokens, int views) {
-    HeadPlace head = head_place(halves, largest, tokens, views);
-    u32 own = largest_of(g_largest, blockIdx.z / views);
-    i64 rows = ((i64)blockIdx.z * gridDim.y + blockIdx.y) * tokens;
-    float back = power_of(head.largest, true), g_back = power_of(own, true);
-    return {head,
-            g + ((i64)blockIdx.z * tokens * head.features + blockIdx.y * HEAD) / 8,
-            logarithms + rows,
-            along + rows,
-            score_scale(head.largest),
-            __fmul_rn(power_of(head.largest, false), HEAD_TAKEN),
-            g_back,
-            __fmul_rn(__fmul_rn(__fmul_rn(back, 0.125f / HEAD_TAKEN), back), g_back)};
+__device__ __forceinline__ HeadGradient head_gradient(const HeadInputs& inputs, const HeadPlace& place, const uint4* g, const u32* g_largest,
+                                                      const float* logarithms, const float* along, const AttentionSizes& sizes) {
+    return {place,
+            inputs,
+            head_rows(g, place, sizes.heads * sizes.width, sizes.queries, sizes.width),
+            logarithms + place.set * sizes.queries,
+            along + place.set * sizes.queries,
+            score_scale(inputs, sizes.scale),
+            power_of(largest_of(g_largest, place.item / sizes.views), true)};
+}
+
+// What gradients of queries or keys are multiplied by, if `other_back` takes the power of the other side off.
+template <int W>
+__device__ __forceinline__ float gradient_scale(const HeadGradient& own, float other_back, float scale) {
+    return __fmul_rn(__fmul_rn(__fmul_rn(other_back, scale / taken_off<W>()), own.inputs.value_back), own.back);
 }
 
 // Turns a score s into its weight, and the gradient d of the weight into that of the score, within the range of halves. What lies along the
 // output is taken off d.
-__device__ __forceinline__ void score_gradient(float* s, float* d, const HeadGradient& own, float g_power, float logarithm, float along,
-                                               bool there) {
-    *s = there ? exp2f(*s * own.scale - logarithm) : 0.0f;
-    *d = there ? *s * (*d * HEAD_TAKEN - along * own.up * g_power) : 0.0f;
+template <int W>
+__device__ __forceinline__ void score_gradient(float* s, float* d, float scale, float logarithm, float along) {
+    *s = power_of_two(__fmaf_rn(*s, scale, -logarithm));
+    *d = *s * __fmaf_rn(*d, taken_off<W>(), -along);
 }
 
-// Two matrices that belong together, as a block of the backward pass copies them to neighbouring tiles, with the distances of their rows.
+// Two matrices that belong together, as a block of the backward pass copies them to neighbouring tiles.
 struct HeadPair {
-    const uint4 *first, *second;
-    i64 first_row, second_row;
+    HeadRows first, second;
 };
 
-__device__ __forceinline__ void copy_pair(u32 tiles, const HeadPair& pair, int first, int tokens) {
-    copy_head(tiles, pair.first, pair.first_row, first, tokens);
-    copy_head(tiles + HEAD_BYTES, pair.second, pair.second_row, first, tokens);
+template <int W, int ROWS>
+__device__ __forceinline__ void copy_pair(u32 tiles, const HeadPair& pair, int first, int width) {
+    copy_head<W, ROWS>(tiles, pair.first, first, width);
+    copy_head<W, ROWS>(tiles + ROWS * HeadTiles<W>::ROW, pair.second, first, width);
 }
 
-// Multiplies a block's own rows of two matrices by all rows of two others, a tile at a time, with six tiles in dynamic shared memory. `start`
-// is called when the copies of a step begin. `visit` gets the step, its tiles, how many rows are left, and both products.
-template <typename Start, typename Visit>
-__device__ __forceinline__ void multiply_pairs(const HeadPair& own, const HeadPair& others, int first, int tokens, Start start,
-                                               Visit visit) {
-    u32 tiles = (u32)__cvta_generic_to_shared(stages), a[4][4], b[4][4];
+// Multiplies a block's own rows of two matrices by all rows of two others, a tile at a time. The visitor's `start` is called when the copies
+// of a step begin. Its `visit` gets the step, the two tiles, how many rows are left, and both products.
+template <int W, typename Visitor>
+__device__ __forceinline__ void multiply_pairs(const HeadPair& own, const HeadPair& others, int first, int width, Visitor& visitor) {
+    using Tiles = HeadTiles<W>;
+    constexpr int OTHER_BYTES = Tiles::OTHERS * Tiles::ROW;
+    u32 tiles = (u32)__cvta_generic_to_shared(stages), passing = tiles + 2 * Tiles::OWN * Tiles::ROW;
     auto copy = [&](int step) {
-        copy_pair(tiles + (2 + 2 * (step & 1)) * HEAD_BYTES, others, step * HEAD_TILE, tokens);
+        copy_pair<W, Tiles::OTHERS>(passing + 2 * (step & 1) * OTHER_BYTES, others, step * Tiles::OTHERS, width);
         copies_started();
-        start(step);
+        visitor.start(step);
     };
-    copy_pair(tiles, own, first, tokens);
+    copy_pair<W, Tiles::OWN>(tiles, own, first, width);
     copy(0);
-    int steps = (tokens + HEAD_TILE - 1) / HEAD_TILE;
+    int tokens = others.first.tokens, steps = (tokens + Tiles::OTHERS - 1) / Tiles::OTHERS;
+    OwnRows<W> a, b;
     for (int step = 0; step < steps; ++step) {
         copies_done<0>();
         if (step == 0) {
-            load_rows(a, tiles);
-            load_rows(b, tiles + HEAD_BYTES);
+            a.load(tiles);
+            b.load(tiles + Tiles::OWN * Tiles::ROW);
         }
         if (step + 1 < steps) copy(step + 1);
-        if (!has_rows(first, tokens)) continue;
-        u32 stage = tiles + (2 + 2 * (step & 1)) * HEAD_BYTES;
-        int left = tokens - step * HEAD_TILE;
-        float s[8][4], d[8][4];
-        multiply_rows(s, a, stage, left);
-        multiply_rows(d, b, stage + HEAD_BYTES, left);
-        visit(step, stage, left, s, d);
+        if (first + (int)(threadIdx.x >> 5) * 16 >= own.first.tokens) continue;
+        u32 stage = passing + 2 * (step & 1) * OTHER_BYTES;
+        int left = tokens - step * Tiles::OTHERS;
+        float s[Tiles::OTHERS / 8][4], d[Tiles::OTHERS / 8][4];
+        if (left >= Tiles::OTHERS) {
+            multiply_rows<W, true>(s, a, stage, left);
+            multiply_rows<W, true>(d, b, stage + OTHER_BYTES, left);
+            visitor.template visit<true>(step, stage, left, s, d);
+        } else {
+            multiply_rows<W, false>(s, a, stage, left);
+            multiply_rows<W, false>(d, b, stage + OTHER_BYTES, left);
+            visitor.template visit<false>(step, stage, left, s, d);
+        }
     }
 }
 
-// Computes the gradients of the queries. Grid: tiles of queries; heads; items.
-extern "C" __global__ void __launch_bounds__(128, 3)
-    attention_queries(const uint4* halves, const u32* largest, const uint4* g, const u32* g_largest, const float* logarithms,
-                      const float* along, u32* dx, int tokens, int views, int narrow, int accumulate) {
-    HeadGradient own = head_gradient(halves, largest, g, g_largest, logarithms, along, tokens, views);
-    const HeadPlace& head = own.head;
-    const uint4 *keys = head.halves + head.features / 8, *values = keys + head.features / 8;
-    int lane = threadIdx.x & 31, row = head.first + (threadIdx.x >> 5) * 16 + (lane >> 2);
-    float g_power = power_of(largest_of(g_largest, blockIdx.z / views), false), logarithm[2], taken[2], dq[8][4] = {};
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        bool there = row + 8 * half < tokens;
-        logarithm[half] = there ? own.logarithms[row + 8 * half] : 0.0f;
-        taken[half] = there ? own.along[row + 8 * half] : 0.0f;
-    }
-    auto visit = [&](int, u32 stage, int left, float (*s)[4], float (*d)[4]) {
-#pragma unroll
-        for (int n = 0; n < 8; ++n)
-#pragma unroll
-            for (int v = 0; v < 4; ++v)
-                score_gradient(&s[n][v], &d[n][v], own, g_power, logarithm[v >> 1], taken[v >> 1], 8 * n + 2 * (lane & 3) + (v & 1) < left);
-        multiply_columns_of(dq, d, stage, left);
-    };
-    HeadPair rows = {head.halves, own.gradient, head.row, head.features}, others = {keys, values, head.row, head.row};
-    multiply_pairs(rows, others, head.first, tokens, [](int) {}, visit);
-    i64 start = blockIdx.z * tokens * head.row + blockIdx.y * HEAD;
-    put_rows(dx, start, head.row, head.first, tokens, dq, own.of_scores, narrow, accumulate);
-}
+// Adds up the gradients of a block's own queries.
+template <int W>
+struct QueryGradients {
+    float scale, logarithm[2], taken[2], sums[W / 8][4];
 
-// Computes the gradients of the keys and the values. Grid: tiles of keys; heads; items.
-extern "C" __global__ void __launch_bounds__(128)
-    attention_keys(const uint4* halves, const u32* largest, const uint4* g, const u32* g_largest, const float* logarithms,
-                   const float* along, u32* dx, int tokens, int views, int narrow, int accumulate) {
-    __shared__ float columns[2][2][HEAD_TILE];
-    HeadGradient own = head_gradient(halves, largest, g, g_largest, logarithms, along, tokens, views);
-    const HeadPlace& head = own.head;
-    const uint4 *keys = head.halves + head.features / 8, *values = keys + head.features / 8;
-    int lane = threadIdx.x & 31, row = head.first + (threadIdx.x >> 5) * 16 + (lane >> 2);
-    float g_power = power_of(largest_of(g_largest, blockIdx.z / views), false), dk[8][4] = {}, dv[8][4] = {};
-    auto copy_columns = [&](int step) {
-        int at = step * HEAD_TILE + (threadIdx.x & 63);
-        const float* from = threadIdx.x < HEAD_TILE ? own.logarithms : own.along;
-        columns[step & 1][threadIdx.x >> 6][threadIdx.x & 63] = at < tokens ? from[at] : 0.0f;
-    };
-    auto visit = [&](int step, u32 stage, int left, float (*s)[4], float (*d)[4]) {
+    __device__ __forceinline__ void start(int) {}
+
+    template <bool WHOLE>
+    __device__ __forceinline__ void visit(int, u32 stage, int left, float (*s)[4], float (*d)[4]) {
+        int column = 2 * (threadIdx.x & 3);
 #pragma unroll
-        for (int n = 0; n < 8; ++n)
+        for (int n = 0; n < HeadTiles<W>::OTHERS / 8; ++n) {
+            if (!WHOLE && 16 * (n / 2) >= left) continue;
 #pragma unroll
             for (int v = 0; v < 4; ++v) {
-                int column = 8 * n + 2 * (lane & 3) + (v & 1);
-                bool there = column < left && row + 8 * (v >> 1) < tokens;
-                score_gradient(&s[n][v], &d[n][v], own, g_power, columns[step & 1][0][column], columns[step & 1][1][column], there);
+                score_gradient<W>(&s[n][v], &d[n][v], scale, logarithm[v >> 1], taken[v >> 1]);
+                if (!WHOLE && 8 * n + column + (v & 1) >= left) d[n][v] = 0.0f;
             }
-        multiply_columns_of(dv, s, stage + HEAD_BYTES, left);
-        multiply_columns_of(dk, d, stage, left);
-    };
-    HeadPair rows = {keys, values, head.row, head.row}, others = {head.halves, own.gradient, head.row, head.features};
-    multiply_pairs(rows, others, head.first, tokens, copy_columns, visit);
-    i64 start = blockIdx.z * tokens * head.row + head.features + blockIdx.y * HEAD;
-    put_rows(dx, start, head.row, head.first, tokens, dk, own.of_scores, narrow, accumulate);
-    put_rows(dx, start + head.features, head.row, head.first, tokens, dv, own.of_values, narrow, accumulate);
+        }
+        multiply_columns_of<W, WHOLE>(sums, d, stage, left);
+    }
+};
+
+template <int W>
+__device__ __forceinline__ void query_gradients(const HeadGradient& own, u32* dq, const AttentionSizes& sizes, int narrow, int accumulate) {
+    const HeadPlace& place = own.place;
+    const HeadInputs& inputs = own.inputs;
+    int row = place.first + (threadIdx.x >> 5) * 16 + ((threadIdx.x & 31) >> 2);
+    QueryGradients<W> made = {own.scale};
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        bool there = row + 8 * half < sizes.queries;
+        made.logarithm[half] = there ? own.logarithms[row + 8 * half] : 0.0f;
+        made.taken[half] = there ? own.along[row + 8 * half] : 0.0f;
+    }
+    multiply_pairs<W>({inputs.query, own.gradient}, {inputs.key, inputs.value}, place.first, sizes.width, made);
+    float scale = gradient_scale<W>(own, inputs.key_back, sizes.scale);
+    i64 start = head_start(place, sizes.query_row, sizes.queries, sizes.width);
+    dq += PRECISION == BF16 && narrow ? start / 2 : start;
+    put_rows<W>(dq, sizes.query_row, place.first, sizes.queries, sizes.width, made.sums, scale, narrow, accumulate);
 }
+
+// Adds up the gradients of a block's own keys and values. Behind the last query everything is zero, so that nothing is added there.
+template <int W>
+struct KeyGradients {
+    const float *logarithms, *along;
+    int queries;
+    float scale, sums[W / 8][4], value_sums[W / 8][4];
+
+    // The logarithms of two steps, and what lies along their outputs, come after the tiles.
+    __device__ __forceinline__ float* columns(int step) const {
+        using Tiles = HeadTiles<W>;
+        return stages + (2 * Tiles::OWN + 4 * Tiles::OTHERS) * Tiles::ROW / 4 + (step & 1) * 2 * Tiles::OTHERS;
+    }
+
+    __device__ __forceinline__ void start(int step) {
+        constexpr int OTHERS = HeadTiles<W>::OTHERS;
+        for (int i = threadIdx.x; i < 2 * OTHERS; i += HeadTiles<W>::THREADS) {
+            int at = step * OTHERS + i % OTHERS;
+            columns(step)[i] = at < queries ? (i < OTHERS ? logarithms : along)[at] : 0.0f;
+        }
+    }
+
+    template <bool WHOLE>
+    __device__ __forceinline__ void visit(int step, u32 stage, int left, float (*s)[4], float (*d)[4]) {
+        constexpr int OTHERS = HeadTiles<W>::OTHERS;
+        const float* own = columns(step) + 2 * (threadIdx.x & 3);
+#pragma unroll
+        for (int n = 0; n < OTHERS / 8; ++n) {
+            if (!WHOLE && 16 * (n / 2) >= left) continue;
+            float2 logarithm = *(const float2*)(own + 8 * n), taken = *(const float2*)(own + OTHERS + 8 * n);
+#pragma unroll
+            for (int v = 0; v < 4; ++v)
+                score_gradient<W>(&s[n][v], &d[n][v], scale, v & 1 ? logarithm.y : logarithm.x, v & 1 ? taken.y : taken.x);
+        }
+        multiply_columns_of<W, WHOLE>(value_sums, s, stage + OTHERS * HeadTiles<W>::ROW, left);
+        multiply_columns_of<W, WHOLE>(sums, d, stage, left);
+    }
+};
+
+// Computes the gradients of the keys and the values, either of which may be missing.
+template <int W>
+__device__ __forceinline__ void key_gradients(const HeadGradient& own, u32* dk, u32* dv, const AttentionSizes& sizes, int narrow,
+                                              int accumulate, int accumulate_values) {
+    const HeadPlace& place = own.place;
+    const HeadInputs& inputs = own.inputs;
+    KeyGradients<W> made = {own.logarithms, own.along, sizes.queries, own.scale};
+    multiply_pairs<W>({inputs.key, inputs.value}, {inputs.query, own.gradient}, place.first, sizes.width, made);
+    float scale = gradient_scale<W>(own, inputs.query_back, sizes.scale);
+    i64 start = head_start(place, sizes.key_row, sizes.keys, sizes.width);
+    start = PRECISION == BF16 && narrow ? start / 2 : start;
+    if (dk) put_rows<W>(dk + start, sizes.key_row, place.first, sizes.keys, sizes.width, made.sums, scale, narrow, accumulate);
+    if (dv)
+        put_rows<W>(dv + start, sizes.key_row, place.first, sizes.keys, sizes.width, made.value_sums, own.back, narrow, accumulate_values);
+}
+
+// The kernels for heads of up to W features. Where registers hold a warp's own rows, so many blocks should share a multiprocessor.
+#define ATTENTION(W)                                                                                                                       \
+    extern "C" __global__ void __launch_bounds__(HeadTiles<W>::THREADS, HeadTiles<W>::HELD ? 4 : 1)                                        \
+        attention_forward_##W(const uint4* q, const uint4* k, const uint4* v, const u32* q_largest, const u32* k_largest,                  \
+                              const u32* v_largest, u32* y, float* logarithms, const __grid_constant__ AttentionSizes sizes, int narrow) { \
+        HeadPlace place = head_place<W>(sizes.heads, sizes.queries);                                                                       \
+        attend<W>(head_inputs(q, k, v, q_largest, k_largest, v_largest, sizes, place), place, y, logarithms, sizes, narrow);               \
+    }                                                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(HeadTiles<W>::THREADS, HeadTiles<W>::HELD ? 3 : 1)                                        \
+        attention_queries_##W(const uint4* q, const uint4* k, const uint4* v, const u32* q_largest, const u32* k_largest,                  \
+                              const u32* v_largest, const uint4* g, const u32* g_largest, const float* logarithms, const float* along,     \
+                              u32* dq, const __grid_constant__ AttentionSizes sizes, int narrow, int accumulate) {                         \
+        HeadPlace place = head_place<W>(sizes.heads, sizes.queries);                                                                       \
+        HeadInputs inputs = head_inputs(q, k, v, q_largest, k_largest, v_largest, sizes, place);                                           \
+        query_gradients<W>(head_gradient(inputs, place, g, g_largest, logarithms, along, sizes), dq, sizes, narrow, accumulate);           \
+    }                                                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(HeadTiles<W>::THREADS)                                                                    \
+        attention_keys_##W(const uint4* q, const uint4* k, const uint4* v, const u32* q_largest, const u32* k_largest,                     \
+                           const u32* v_largest, const uint4* g, const u32* g_largest, const float* logarithms, const float* along,        \
+                           u32* dk, u32* dv, const __grid_constant__ AttentionSizes sizes, int narrow, int accumulate,                     \
+                           int accumulate_values) {                                                                                        \
+        HeadPlace place = head_place<W>(sizes.heads, sizes.keys);                                                                          \
+        HeadInputs inputs = head_inputs(q, k, v, q_largest, k_largest, v_largest, sizes, place);                                           \
+        key_gradients<W>(head_gradient(inputs, place, g, g_largest, logarithms, along, sizes), dk, dv, sizes, narrow, accumulate,          \
+                         accumulate_values);                                                                                               \
+    }
+
+// A program is compiled for heads of one size.
+#if HEAD == 32
+ATTENTION(32)
+#elif HEAD == 48
+ATTENTION(48)
+#elif HEAD == 64
+ATTENTION(64)
+#elif HEAD == 80
+ATTENTION(80)
+#elif HEAD == 96
+ATTENTION(96)
+#elif HEAD == 128
+ATTENTION(128)
+#endif

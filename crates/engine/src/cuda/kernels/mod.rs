@@ -21,14 +21,16 @@ mod update;
 mod window;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaFunction, CudaModule, sys};
 use cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
 
 use super::Precision;
 use super::error::{CudaError, call};
-pub(crate) use attention::{AttentionAlong, AttentionForward, AttentionGradient, HEAD};
+pub(crate) use attention::{
+    AttentionAlong, AttentionForward, AttentionKeys, AttentionQueries, AttentionSizes, HeadTiles,
+};
 pub(crate) use carry::{Carry, ProjectFilters, ToSingle};
 pub(crate) use clip::{
     AddPartials, GhostNorm, GradientBlock, GradientPart, Gram, OuterNorm, OuterSum, PartNorms, PartialRange,
@@ -68,18 +70,22 @@ pub(crate) use window::{
     Upsample, UpsampleBackward,
 };
 
-/// The sources, which are compiled together, and the kernels of each.
-const SOURCES: [(&str, &[Declaration]); 18] = [
-    (include_str!("common.cu"), &[]),
+/// What several programs share.
+const COMMON: &str = include_str!("common.cu");
+const HALVES: &str = include_str!("halves.cu");
+const PRODUCT: &str = include_str!("product.cu");
+
+/// The sources of the program that every graph needs, and the kernels of each.
+const SOURCES: [(&str, &[Declaration]); 17] = [
+    (COMMON, &[]),
     (include_str!("pointwise.cu"), pointwise::KERNELS),
     (include_str!("norm.cu"), norm::KERNELS),
     (include_str!("window.cu"), window::KERNELS),
     (include_str!("matrix.cu"), matrix::KERNELS),
     (include_str!("clip.cu"), clip::KERNELS),
-    (include_str!("halves.cu"), halves::KERNELS),
+    (HALVES, halves::KERNELS),
     (include_str!("narrow.cu"), narrow::KERNELS),
-    (include_str!("product.cu"), &[]),
-    (include_str!("attention.cu"), attention::KERNELS),
+    (PRODUCT, &[]),
     (include_str!("gradient.cu"), gradient::KERNELS),
     (include_str!("convolve.cu"), convolve::KERNELS),
     (include_str!("image.cu"), image::KERNELS),
@@ -90,53 +96,99 @@ const SOURCES: [(&str, &[Declaration]); 18] = [
     (include_str!("relative.cu"), relative::KERNELS),
 ];
 
+/// The source of attention, which is compiled for heads of one size, after what it shares with the other program.
+const ATTENTION: (&str, &[Declaration]) =
+    (concat!(include_str!("heads.cu"), include_str!("attention.cu")), attention::KERNELS);
+
+/// Kernels that are compiled together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum KernelProgram {
+    /// What every graph needs.
+    Common,
+    /// Attention in heads of this size.
+    Heads(usize),
+}
+
 /// How many bytes of shared memory a block of a large kernel may ask for on any card. Some cards have more.
 pub(crate) const SHARED_LIMIT: usize = 99 << 10;
 /// How many bytes of shared memory kernels may declare themselves.
 pub(crate) const DECLARED: usize = 4 << 10;
 
-/// Loads all kernels, and allows the large ones to ask for `shared` bytes of shared memory.
+/// Loads the kernels of a program, and allows the large ones to ask for `shared` bytes of shared memory.
 pub(super) fn load(
     context: &Arc<CudaContext>,
     precision: Precision,
+    program: KernelProgram,
     shared: usize,
 ) -> Result<BTreeMap<&'static str, CudaFunction>, CudaError> {
-    let module = module(context, precision)?;
+    let module = module(context, precision, program)?;
     let mut kernels = BTreeMap::new();
-    for declaration in SOURCES.iter().flat_map(|(_, declarations)| *declarations) {
-        for &name in declaration.names {
-            let kernel = call("loading the kernels", module.load_function(name))?;
-            if declaration.large {
-                let attribute =
-                    sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                call("asking for shared memory", kernel.set_attribute(attribute, shared as i32))?;
-            }
-            kernels.insert(name, kernel);
+    for (name, large) in program.kernels() {
+        let kernel = call("loading the kernels", module.load_function(name))?;
+        if large {
+            let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            call("asking for shared memory", kernel.set_attribute(attribute, shared as i32))?;
         }
+        kernels.insert(name, kernel);
     }
     Ok(kernels)
 }
 
-/// The kernels on a card. They are loaded once for each process, card and precision, by one thread while others wait, because the driver
-/// takes about a second to compile them for the card. They stay loaded, as the card's context does.
-fn module(context: &Arc<CudaContext>, precision: Precision) -> Result<Arc<CudaModule>, CudaError> {
-    static MODULES: Mutex<BTreeMap<(usize, usize), Arc<CudaModule>>> = Mutex::new(BTreeMap::new());
+impl KernelProgram {
+    /// The names of its kernels, and whether each may ask for much shared memory.
+    fn kernels(self) -> Vec<(&'static str, bool)> {
+        let declarations: Vec<&Declaration> = match self {
+            Self::Common => SOURCES.iter().flat_map(|(_, declared)| *declared).collect(),
+            Self::Heads(_) => ATTENTION.1.iter().collect(),
+        };
+        // A kernel of attention that depends on the heads has a name for each size, which is its last part.
+        let is_own = |declaration: &Declaration, name: &str| match self {
+            Self::Heads(size) => declaration.names.len() == 1 || name.ends_with(&format!("_{size}")),
+            Self::Common => true,
+        };
+        let mut kernels = Vec::new();
+        for declaration in declarations {
+            let own = declaration.names.iter().filter(|name| is_own(declaration, name));
+            kernels.extend(own.map(|&name| (name, declaration.large)));
+        }
+        kernels
+    }
+
+    /// What is compiled, with the size of heads defined if it has one.
+    fn source(self) -> String {
+        match self {
+            Self::Common => SOURCES.map(|(text, _)| text).concat(),
+            Self::Heads(size) => format!("#define HEAD {size}\n{COMMON}{HALVES}{PRODUCT}{}", ATTENTION.0),
+        }
+    }
+}
+
+/// The kernels of a program on a card. They are loaded once for each process, card and precision, by one thread while others wait, because
+/// the driver takes about a second to compile them for the card. They stay loaded, as the card's context does.
+fn module(
+    context: &Arc<CudaContext>,
+    precision: Precision,
+    program: KernelProgram,
+) -> Result<Arc<CudaModule>, CudaError> {
+    static MODULES: Mutex<BTreeMap<(usize, usize, KernelProgram), Arc<CudaModule>>> =
+        Mutex::new(BTreeMap::new());
     let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (context.ordinal(), precision as usize);
+    let key = (context.ordinal(), precision as usize, program);
     if let Some(module) = modules.get(&key) {
         return Ok(module.clone());
     }
-    let module = call("loading the kernels", context.load_module(image(precision)?))?;
+    let module = call("loading the kernels", context.load_module(image(precision, program)?))?;
     modules.insert(key, module.clone());
     Ok(module)
 }
 
-/// The compiled kernels. They are compiled once for each process and precision, for the oldest cards that have the instructions they use;
-/// the driver does the rest.
-fn image(precision: Precision) -> Result<Ptx, CudaError> {
-    static IMAGES: [OnceLock<Ptx>; 3] = [const { OnceLock::new() }; 3];
-    let image = &IMAGES[precision as usize];
-    if let Some(image) = image.get() {
+/// A compiled program. It is compiled once for each process and precision, for the oldest cards that have the instructions it uses; the
+/// driver does the rest.
+fn image(precision: Precision, program: KernelProgram) -> Result<Ptx, CudaError> {
+    static IMAGES: Mutex<BTreeMap<(usize, KernelProgram), Ptx>> = Mutex::new(BTreeMap::new());
+    let mut images = IMAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (precision as usize, program);
+    if let Some(image) = images.get(&key) {
         return Ok(image.clone());
     }
     let options = CompileOptions {
@@ -144,7 +196,7 @@ fn image(precision: Precision) -> Result<Ptx, CudaError> {
         options: vec!["-std=c++17".into(), format!("-DPRECISION={}", precision as usize)],
         ..CompileOptions::default()
     };
-    let source = SOURCES.map(|(text, _)| text).concat();
-    let compiled = call("compiling the kernels", compile_ptx_with_opts(source, options))?;
-    Ok(image.get_or_init(|| compiled).clone())
+    let compiled = call("compiling the kernels", compile_ptx_with_opts(program.source(), options))?;
+    images.insert(key, compiled.clone());
+    Ok(compiled)
 }

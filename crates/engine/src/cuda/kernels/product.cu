@@ -18,6 +18,29 @@ __device__ __forceinline__ void async_copy_16(float* target, const float* source
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(source), "r"(valid ? 16 : 0));
 }
 
+__device__ __forceinline__ void copies_started() { asm volatile("cp.async.commit_group;"); }
+
+// Waits until no thread of the block has more than LEFT groups of copies on their way.
+template <int LEFT>
+__device__ __forceinline__ void copies_done() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT));
+    __syncthreads();
+}
+
+// The factors of products that halves.cu explains.
+#if PRECISION == BF16
+#define HALF_FACTORS "bf16.bf16"
+#else
+#define HALF_FACTORS "f16.f16"
+#endif
+
+// c += a b, for 16 rows and 8 columns with 16 halves between them.
+__device__ __forceinline__ void multiply_halves(float* c, const u32* a, u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." HALF_FACTORS ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 // Two numbers rounded to bf16, in one register.
 __device__ __forceinline__ float pack(float low, float high) {
     u32 pair;

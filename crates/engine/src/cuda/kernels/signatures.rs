@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::SOURCES;
 use super::declare::Declaration;
+use super::{ATTENTION, SOURCES};
 
 /// The types of each kernel's parameters, by the kernel's name.
 type Signatures = BTreeMap<String, Vec<String>>;
@@ -121,10 +121,11 @@ fn declared(declarations: &[Declaration]) -> Signatures {
 
 #[test]
 fn every_kernel_is_declared_as_its_source_has_it() {
-    for (source, declarations) in SOURCES {
+    let sources = || SOURCES.into_iter().chain([ATTENTION]);
+    for (source, declarations) in sources() {
         assert_eq!(declared(declarations), signatures(source));
     }
-    assert_eq!(SOURCES.iter().map(|(source, _)| signatures(source).len()).sum::<usize>(), 92);
+    assert_eq!(sources().map(|(source, _)| signatures(source).len()).sum::<usize>(), 107);
 }
 
 /// The types, the order and the number of parameters all count, and so does a kernel that is missing or too many.

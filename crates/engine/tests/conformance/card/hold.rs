@@ -65,7 +65,7 @@ hold! { f32 {
         filtered_convolutions_agree deferred_standardised_layers_agree_over_views probabilities_agree
         frozen_parameters_leave_the_rest_unchanged parts_of_pooled_tokens_train_alone an_empty_batch_adds_nothing (WAYS);
     generated: clips depthwise_convolutions pooling upsampling group_and_batch_norms channel_scales layer_norms_and_activations
-        norms_over_axes attention pooled_attention matrix_products moves losses convolutions odd_convolutions
+        norms_over_axes attention attention_in_tiles pooled_attention matrix_products moves losses convolutions odd_convolutions
         transposed_convolutions wide_transposed_convolutions
         wide_convolutions_over_few_positions
         convolutions_by_minimal_filtering linear_layers_over_tokens (WAYS);
@@ -76,7 +76,7 @@ hold! { f32 {
         no_sample_adds_more_than_the_bound a_long_gradient_is_clipped_to_the_bound samples_within_the_bound_are_counted
         (FASTEST);
     rounding: sums_of_deferred_layers_are_as_exact_as_assumed (FASTEST);
-    company: a_sample_adds_the_same_bits_in_any_company (companies(Precision::F32));
+    company: a_sample_adds_the_same_bits_in_any_company a_sample_says_the_same_in_any_company (companies(Precision::F32));
     company: many_samples_add_up_to_what_each_adds samples_of_one_mind_do_not_overflow (many(Precision::F32));
     not_finite: pixels_that_are_no_numbers_are_not_swallowed samples_that_are_not_finite_add_nothing
         gradients_that_overflow_add_nothing ([OWN]);
@@ -94,7 +94,7 @@ macro_rules! reduced {
             rounding: sums_of_deferred_layers_are_as_exact_as_assumed
                 ([way(Convolutions::Fastest, 0, $precision)]);
             precision: gradients_are_as_near_as_a_random_walk ([way(Convolutions::Fastest, 0, $precision)]);
-            company: a_sample_adds_the_same_bits_in_any_company (companies($precision));
+            company: a_sample_adds_the_same_bits_in_any_company a_sample_says_the_same_in_any_company (companies($precision));
             company: many_samples_add_up_to_what_each_adds (many($precision));
             not_finite: pixels_that_are_no_numbers_are_not_swallowed samples_that_are_not_finite_add_nothing
                 ([way(Convolutions::Own, 0, $precision)]);

@@ -5,7 +5,7 @@ use dapple_graph::{Graph, Op, zoo};
 
 use super::models::smoothed;
 use crate::common::{Data, parameters};
-use crate::graphs::{small_transformer, tokens};
+use crate::graphs::{heads_of_all_sizes, small_transformer, tokens};
 use crate::subject::{Subject, apart};
 
 /// How far a gradient may be from single precision's, as a share of its length. Each layer rounds two factors forward, and again backward.
@@ -32,6 +32,7 @@ pub(crate) fn gradients_are_as_near_as_a_random_walk(subjects: &[Subject]) {
     biases.set_trainable(|name| name.ends_with("bias"));
     graphs.push(("vit-ti-16, biases alone", biases));
     graphs.push(("tokens", tokens()));
+    graphs.extend(heads_of_all_sizes());
     let clipping = Clipping::Flat { max_norm: 0.7 };
     for (name, graph) in graphs {
         let (data, values) = (Data::new(&graph, 6, 1), parameters(&graph));

@@ -1,10 +1,46 @@
-//! Graphs over tokens that lie in grids.
+//! Graphs over tokens, in a row or in grids.
 
-use dapple_graph::{GraphBuilder, Window};
+use dapple_graph::op::{Attention, Slice};
+use dapple_graph::{Graph, GraphBuilder, Window};
 use proptest::prelude::*;
 
 use super::{Case, runs};
 use crate::common::{CLASSES, head, linear};
+
+/// Attention of so many queries, and keys if they are not packed, in heads of a width.
+fn attending((queries, keys): (usize, usize), (heads, width): (usize, usize), packed: bool) -> Graph {
+    let features = heads * width;
+    let mut b = GraphBuilder::new(&[queries.max(keys), 5]);
+    let input = b.input();
+    if packed {
+        let x = linear(&mut b, "parts", input, 3 * features).unwrap();
+        let x = b.add("attention", Attention { heads }, &[x]).unwrap();
+        return head(b, x, CLASSES).unwrap();
+    }
+    let mut side = |name: &str, end: usize| {
+        let x = linear(&mut b, name, input, features).unwrap();
+        b.add(&format!("{name}.cut"), Slice { axis: 0, start: 0, end }, &[x]).unwrap()
+    };
+    let (query, key, value) = (side("query", queries), side("key", keys), side("value", keys));
+    let x = b.add("attention", Attention { heads }, &[query, key, value]).unwrap();
+    head(b, x, CLASSES).unwrap()
+}
+
+pub(crate) fn attention() -> impl Strategy<Value = Case> {
+    let tokens = (1usize..20, 1usize..20);
+    (tokens, (1usize..4, 1usize..9), any::<bool>(), runs())
+        .prop_map(|(tokens, heads, packed, run)| Case::new(attending(tokens, heads, packed), run))
+}
+
+/// Draws heads of widths for which a card has tiles, and for one width that is too large, with more tokens than a tile or two hold.
+pub(crate) fn attention_in_tiles() -> impl Strategy<Value = Case> {
+    let tokens = (1usize..150, 1usize..150);
+    (tokens, (1usize..3, 1usize..18), any::<bool>(), runs()).prop_map(
+        |(tokens, (heads, eighths), packed, run)| {
+            Case::new(attending(tokens, (heads, 8 * eighths), packed), run)
+        },
+    )
+}
 
 /// Draws queries, keys and values that are pooled with different strides, and tables that have as many rows as there are distances, or not.
 pub(crate) fn pooled_attention() -> impl Strategy<Value = Case> {

@@ -1,14 +1,13 @@
-//! How the card runs attention: the products of all heads and items at once.
+//! How the card runs attention: in tiles, or if there are none for the width of the heads, as products of all heads and items at once.
 
 mod tiled;
 
 use dapple_graph::op::Attention;
 
 use self::tiled::CudaTiledAttentionKernel;
-use crate::cuda::Precision;
 use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
-use crate::cuda::kernels::{Softmax, SoftmaxBackward};
+use crate::cuda::kernels::{HeadTiles, Softmax, SoftmaxBackward};
 use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode, last};
 use crate::cuda::product::{HeadSide, MatrixSide};
@@ -83,13 +82,18 @@ impl CudaOperation for Attention {
         let (queries, features, heads) = (node.channels(), last(node.shape), self.heads);
         let keys = node.inputs.get(1).map_or(queries, |key| key[0]);
         let packed = node.inputs.len() == 1;
-        let bf16 = steps.precision == Precision::Bf16;
-        let halves = packed && steps.precision != Precision::F32;
-        let tiled = CudaTiledAttentionKernel::new(heads, features / heads, queries, bf16);
-        if let Some(tiled) = tiled.filter(|_| halves) {
-            return Box::new(tiled);
-        }
-        Box::new(CudaAttentionKernel { heads, width: features / heads, queries, keys, packed })
+        let width = features / heads;
+        let Some(tiles) = HeadTiles::new(width, steps.precision) else {
+            return Box::new(CudaAttentionKernel { heads, width, queries, keys, packed });
+        };
+        steps.head_sizes.insert(tiles.size());
+        Box::new(CudaTiledAttentionKernel::new(
+            (heads, width),
+            (queries, keys),
+            packed,
+            steps.precision,
+            tiles,
+        ))
     }
 }
 
