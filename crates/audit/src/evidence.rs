@@ -14,13 +14,13 @@ pub(crate) struct Evidence {
     noise: f64,
     /// Whether tails shows the opposite of heads, rather than nothing.
     opposite: bool,
-    places: Places,
+    places: ContributionPlaces,
 }
 
 /// Where a canary's contribution lies among its weights: those that every record updates come first, if there are any, and then one for each
 /// block that is dealt out to the submodels.
 #[derive(Debug, Clone)]
-struct Places {
+struct ContributionPlaces {
     /// How long it is in the weights that every record updates, in clip norms; 0 if there are none.
     shared: f64,
     /// How long it is in the submodel that the record drew.
@@ -29,7 +29,7 @@ struct Places {
     submodels: Vec<(f64, Vec<usize>)>,
 }
 
-impl Places {
+impl ContributionPlaces {
     fn new(part: &Plan) -> Self {
         let (Some(split), Some(law)) = (part.split(), SubmodelLaw::of(part)) else {
             return Self { shared: 1.0, split: 0.0, submodels: Vec::new() };
@@ -49,7 +49,7 @@ impl Evidence {
     pub(crate) fn new(part: &Plan) -> Self {
         let opposite = matches!(part.relation(), Relation::Replace | Relation::Patch);
         let (rate, noise) = (part.effective_rate(), part.gradient_noise());
-        Self { rate, noise, opposite, places: Places::new(part) }
+        Self { rate, noise, opposite, places: ContributionPlaces::new(part) }
     }
 
     /// The logarithm of how much likelier values are under heads than under tails, for an attacker who is told the submodel, or is not. The
@@ -69,7 +69,7 @@ impl Evidence {
     /// `ln r`. A contribution of length `a` along a direction in which the values are `v` has the ratio `exp((2 a v - a^2) / (2 sigma^2))`; one
     /// that lies in a submodel which was drawn has the mean of those.
     fn contained(&self, values: &[f64], told: Option<usize>, sign: f64) -> f64 {
-        let Places { shared, split, submodels } = &self.places;
+        let ContributionPlaces { shared, split, submodels } = &self.places;
         let along = |length: f64, value: f64| {
             (2.0 * length * value - length * length) / (2.0 * self.noise * self.noise)
         };
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     fn whole(rate: f64, noise: f64, opposite: bool) -> Evidence {
-        let places = Places { shared: 1.0, split: 0.0, submodels: Vec::new() };
+        let places = ContributionPlaces { shared: 1.0, split: 0.0, submodels: Vec::new() };
         Evidence { rate, noise, opposite, places }
     }
 
@@ -118,7 +118,11 @@ mod tests {
     /// The same for a contribution of which a part lies in one of two submodels, the second of which has two blocks.
     #[test]
     fn a_hidden_submodel_mixes_densities() {
-        let places = Places { shared: 0.6, split: 0.8, submodels: vec![(0.5, vec![0]), (0.5, vec![1, 2])] };
+        let places = ContributionPlaces {
+            shared: 0.6,
+            split: 0.8,
+            submodels: vec![(0.5, vec![0]), (0.5, vec![1, 2])],
+        };
         let one = Evidence { rate: 0.2, noise: 0.7, opposite: false, places };
         let density = |x: &[f64; 4], mean: &[f64; 4]| -> f64 {
             let squares = x.iter().zip(mean).map(|(x, mean)| (x - mean) * (x - mean)).sum::<f64>();

@@ -7,7 +7,7 @@ use dapple_private::Executor;
 use crate::device::Machine;
 use crate::error::TrainError;
 use crate::model::Blueprint;
-use crate::submodels::ModelSplit;
+use crate::submodels::BlockSplit;
 
 /// How many executors are kept, one for each size. Photographs come in few sizes, and a folder with many must not fill the memory.
 const KEPT: usize = 4;
@@ -19,7 +19,7 @@ pub(crate) struct Inference {
     classes: usize,
     machine: Machine,
     /// The split of a model whose submodels answer together.
-    ensemble: Option<ModelSplit>,
+    ensemble: Option<BlockSplit>,
     /// Executors by the shape of their views and the submodel they run. The one used last comes last.
     executors: Vec<(ExecutorKind, Box<dyn Executor>)>,
 }
@@ -31,7 +31,7 @@ impl Inference {
     /// A model on the machine of its plan. Of several cards it uses one.
     pub(crate) fn new(plan: &TrainingPlan, blueprint: &Blueprint, classes: usize) -> Self {
         let machine = Machine::for_inference(plan);
-        let ensemble = ModelSplit::of(plan).filter(ModelSplit::is_ensemble);
+        let ensemble = BlockSplit::of(plan).filter(BlockSplit::is_ensemble);
         Self { blueprint: blueprint.clone(), classes, machine, ensemble, executors: Vec::new() }
     }
 
@@ -50,7 +50,7 @@ impl Inference {
         parameters: &Parameters,
         inputs: &[f32],
     ) -> Result<Vec<f32>, TrainError> {
-        let Some(models) = self.ensemble.as_ref().map(ModelSplit::len) else {
+        let Some(models) = self.ensemble.as_ref().map(BlockSplit::len) else {
             return self.run(shape, None, parameters, inputs);
         };
         let outputs = (0..models).map(|model| self.run(shape, Some(model), parameters, inputs));

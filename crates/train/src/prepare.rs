@@ -15,7 +15,7 @@ use dapple_private::AdaptiveClip;
 
 use crate::error::TrainError;
 use crate::model::{self, Blueprint, FirstParameters};
-use crate::submodels::ModelSplit;
+use crate::submodels::BlockSplit;
 use crate::terms::{Terms, price};
 
 /// A plan to train, with the folder that its paths are relative to and the masks that it names.
@@ -63,7 +63,7 @@ pub(crate) struct Prepared {
     pub(crate) views: Vec<Views>,
     pub(crate) graphs: Vec<Graph>,
     /// How the model is split; `None` if every record updates all of it.
-    pub(crate) split: Option<ModelSplit>,
+    pub(crate) split: Option<BlockSplit>,
     pub(crate) parameters: Parameters,
     /// The model, for views of any size.
     pub(crate) blueprint: Blueprint,
@@ -117,7 +117,7 @@ impl Prepared {
             ));
         }
         notes.extend(mixing_notes(&training));
-        let split = ModelSplit::of(&training);
+        let split = BlockSplit::of(&training);
         let prepared =
             Self { spec, masks, training, planned, data, views, graphs, split, parameters, blueprint, notes };
         prepared.check_split()?;

@@ -10,13 +10,13 @@ use crate::error::TrainError;
 
 /// The split of a model, for views of any size.
 #[derive(Debug, Clone)]
-pub(crate) struct ModelSplit {
+pub(crate) struct BlockSplit {
     plan: SubmodelPlan,
     /// The number of submodels of each way to split the model.
     counts: Vec<usize>,
 }
 
-impl ModelSplit {
+impl BlockSplit {
     /// The split of a plan; `None` if every record updates the whole model.
     pub(crate) fn of(training: &TrainingPlan) -> Option<Self> {
         let law = SubmodelLaw::of(&training.privacy.parts()[0])?;

@@ -12,7 +12,7 @@ use crate::error::TrainError;
 use crate::inference::Inference;
 use crate::prepare::Prepared;
 use crate::step::Trainer;
-use crate::submodels::ModelSplit;
+use crate::submodels::BlockSplit;
 
 /// Evaluates the model of a run as often as the run asks.
 pub(crate) struct Evaluator {
@@ -83,7 +83,7 @@ impl Evaluator {
 }
 
 /// The split of a model whose submodels answer together.
-fn ensemble(prepared: &Prepared) -> Option<&ModelSplit> {
+fn ensemble(prepared: &Prepared) -> Option<&BlockSplit> {
     prepared.split.as_ref().filter(|split| split.is_ensemble())
 }
 

@@ -17,7 +17,7 @@ use crate::error::TrainError;
 use crate::model::Blueprint;
 use crate::prepare::{Prepared, Request, checked, read_from, solve, views};
 use crate::step::{StepKeys, Trainer};
-use crate::submodels::ModelSplit;
+use crate::submodels::BlockSplit;
 
 /// A request with everything filled in, and what it costs.
 #[derive(Debug, Clone)]
@@ -137,7 +137,7 @@ impl Rehearsal {
             .split()
             .map(|_| SubmodelPlan { blocks: graphs[0].block_names(), predict: PredictionModel::All });
         let prepared = Prepared {
-            split: ModelSplit::of(&training),
+            split: BlockSplit::of(&training),
             blueprint: Blueprint::unread(&training.model),
             notes: Vec::new(),
             training,

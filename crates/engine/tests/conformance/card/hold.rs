@@ -5,7 +5,8 @@ use dapple_engine::cuda::{Convolutions, CudaOptions, Precision};
 use super::{alone, models, precision, rounding, sums};
 use crate::subject::Subject;
 use crate::{
-    bounds, company, dropout, generated, goldens, not_finite, operations, torchvision, transformers, update,
+    bounds, company, dropout, generated, goldens, not_finite, operations, submodels, torchvision,
+    transformers, update,
 };
 
 /// A card with this way to compute convolutions and this many samples at once, which zero leaves to the executor.
@@ -80,6 +81,8 @@ hold! { f32 {
     company: many_samples_add_up_to_what_each_adds samples_of_one_mind_do_not_overflow (many(Precision::F32));
     not_finite: pixels_that_are_no_numbers_are_not_swallowed samples_that_are_not_finite_add_nothing
         gradients_that_overflow_add_nothing ([OWN]);
+    submodels: submodels_equal_graphs_of_their_own submodels_share_one_sum (WAYS);
+    submodels: submodels_of_models_agree (FASTEST);
     dropout: dropout_agrees dropout_follows_the_record (SMALL);
     update: rules_follow_their_formulas (FASTEST);
 } }
