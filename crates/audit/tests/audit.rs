@@ -107,6 +107,49 @@ fn views_that_cancel_show_no_more_than_is_certified() {
     }
 }
 
+/// A split model: all of it, a part of it, a mixture of partitions, in balanced steps, and where the hidden submodel is not counted.
+#[test]
+fn split_models_are_audited() {
+    for (name, more) in [
+        ("submodels", "partition.submodels = 4"),
+        (
+            "partly split",
+            "partition.submodels = 3\npartition.split_norm = 0.8\npartition.nonsplit_norm = 0.6",
+        ),
+        (
+            "mixture",
+            "partition.mixture = [[2, 0.5], [4, 0.5]]\npartition.split_norm = 0.8\npartition.nonsplit_norm = 0.6",
+        ),
+        (
+            "balanced",
+            "partition.submodels = 4\nsampling.scheme = 'balanced'\nsampling.per_record = 4\nprivacy.noise_multiplier = 0.6",
+        ),
+        ("replace", "partition.submodels = 2\nprivacy.relation = 'replace'"),
+    ] {
+        let audit = audited(more);
+        assert!(!audit.contradicts(), "{name}: {audit:?}");
+        assert!(audit.epsilon_lower_bound > 0.3, "{name}: {audit:?}");
+    }
+}
+
+/// Whoever is told the submodels learns more than a certificate allows that counts on their being hidden. So the attack above would notice
+/// if they were not.
+#[test]
+fn an_attacker_who_is_told_the_submodels_is_not_covered() {
+    let more = "partition.submodels = 16\nprivacy.noise_multiplier = 2.0\nprivacy.delta = 0.01\nsampling.batch = 1000\nsampling.steps = 24";
+    let options = |tells_submodels| Options { tells_submodels, ..Options::default() };
+    let [hidden, told] =
+        [false, true].map(|told| audit(&request(more), &options(told), &mut |_, _| {}).unwrap());
+    assert!(!hidden.contradicts() && hidden.epsilon_lower_bound > 0.2, "{hidden:?}");
+    assert!(told.contradicts(), "{told:?}");
+    assert!(told.assumptions.iter().any(|line| line.contains("told which submodel")));
+    let error = audit(&request(""), &options(true), &mut |_, _| {}).unwrap_err();
+    assert!(matches!(error, AuditError::Split { .. }) && error.hint().is_some());
+    let cancelling = Options { pattern: Pattern::Cancelling, ..Options::default() };
+    let error = audit(&request("partition.submodels = 2"), &cancelling, &mut |_, _| {}).unwrap_err();
+    assert!(matches!(error, AuditError::Split { .. }));
+}
+
 /// Catches certificates for more noise than is added, and for a smaller patch than is protected.
 #[test]
 fn false_certificates_are_caught() {

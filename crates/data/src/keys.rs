@@ -34,6 +34,8 @@ pub enum Purpose {
     CountNoise,
     /// Which records of a step are clipped together.
     ClipGroups,
+    /// Which submodel a record updates.
+    Submodels,
     /// Which units of split dropout layers a record keeps.
     DropoutUnits,
 }
@@ -51,6 +53,7 @@ impl Purpose {
             Self::Canaries => 7,
             Self::CountNoise => 8,
             Self::ClipGroups => 9,
+            Self::Submodels => 10,
             Self::DropoutUnits => 11,
         }
     }
@@ -183,6 +186,7 @@ mod tests {
             Purpose::Canaries,
             Purpose::CountNoise,
             Purpose::ClipGroups,
+            Purpose::Submodels,
             Purpose::DropoutUnits,
         ];
         for seed in 0..3 {

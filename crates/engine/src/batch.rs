@@ -87,12 +87,14 @@ pub struct Batch<'a> {
     pub dropout: Option<DropoutSource<'a>>,
     /// Masks of the dropout layers at one half, in the place of that randomness.
     pub masks: Option<UnitMasks<'a>>,
+    /// Which of the executor's submodels the samples go through; `None` for the whole model.
+    pub submodel: Option<usize>,
 }
 
 impl<'a> Batch<'a> {
-    /// A batch with one view of each sample and no dropout.
+    /// A batch for the whole model, with one view of each sample and no dropout.
     pub fn new(inputs: &'a [f32], targets: Targets<'a>) -> Self {
-        Self { inputs, targets, views: 1, dropout: None, masks: None }
+        Self { inputs, targets, views: 1, dropout: None, masks: None, submodel: None }
     }
 
     /// Checks every length and every class, and returns the number of samples. Numbers that are not finite are let through: if they reach
@@ -127,6 +129,9 @@ impl<'a> Batch<'a> {
         }
         if let Some(found) = self.dropout.map(|dropout| dropout.records.len()).filter(|&len| len != samples) {
             return Err(EngineError::Length { what: "records".into(), expected: samples, found });
+        }
+        if self.masks.is_some() && self.submodel.is_some() {
+            return Err(EngineError::Masks);
         }
         if let Some(UnitMasks { units, kept }) = self.masks {
             let expected = samples * graph.dropout_units().len();

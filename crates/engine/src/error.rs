@@ -16,6 +16,14 @@ pub enum EngineError {
     /// The parameters belong to another graph.
     #[error("the parameters do not belong to this graph")]
     Parameters,
+    /// A batch belongs to a submodel that the executor does not have.
+    #[error("there is no submodel {submodel}; the executor has {submodels}")]
+    Submodel {
+        /// The number of the submodel, from 0.
+        submodel: usize,
+        /// How many there are.
+        submodels: usize,
+    },
     /// The targets are of a kind the loss cannot use.
     #[error("the loss takes {expected}, not {found}")]
     Targets {
@@ -42,8 +50,8 @@ pub enum EngineError {
         /// Index of the sample in the batch.
         sample: usize,
     },
-    /// Masks of dropout layers were given to a card.
-    #[error("masks of dropout layers are applied on the processor alone")]
+    /// Masks of dropout layers were given to a card or to a submodel.
+    #[error("masks of dropout layers are applied on the processor alone, and to whole models")]
     Masks,
     /// A clipping rule that does not fit the model.
     #[error("clipping: {0}")]
@@ -72,7 +80,7 @@ impl EngineError {
             Self::NotFinite { .. } => {
                 Some("check the inputs, and whether training has diverged: lower the learning rate")
             }
-            Self::Masks => Some("compute on the processor"),
+            Self::Masks => Some("compute on the processor, without submodels"),
             Self::Targets { .. } => Some("choose the loss with Graph::with_loss"),
             _ => None,
         }

@@ -23,6 +23,7 @@ pub mod op;
 pub mod plan;
 mod print;
 mod split;
+mod submodel;
 pub mod tune;
 mod validate;
 pub mod weights;

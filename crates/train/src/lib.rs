@@ -68,6 +68,7 @@ mod recover;
 mod results;
 mod run;
 mod step;
+mod submodels;
 mod terms;
 mod verify;
 mod witness;
