@@ -130,6 +130,9 @@ impl<'a> Batch<'a> {
         if let Some(found) = self.dropout.map(|dropout| dropout.records.len()).filter(|&len| len != samples) {
             return Err(EngineError::Length { what: "records".into(), expected: samples, found });
         }
+        if self.masks.is_some() && self.submodel.is_some() {
+            return Err(EngineError::Masks);
+        }
         if let Some(UnitMasks { units, kept }) = self.masks {
             let expected = samples * graph.dropout_units().len();
             if kept.len() != expected || *units != graph.dropout_units() {

@@ -117,8 +117,8 @@ impl DropoutSplit {
 }
 
 impl SplitParameter {
-    /// The units that a value touches, by its place in row-major order: the one that it leads into, and the one that its input is zero with. The value is split if
-    /// there is one.
+    /// The units that a value touches, by its place in row-major order: the one that it leads into, and the one that its input is zero
+    /// with. The value is split if there is one.
     pub fn units(&self, value: usize) -> [Option<usize>; 2] {
         let row = value / (self.inputs * self.taps);
         let input = value / self.taps % self.inputs;

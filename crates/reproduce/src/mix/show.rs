@@ -125,20 +125,17 @@ pub(super) fn chart(trained: &AccuracyRuns) -> Chart {
 pub(super) fn notes(trained: &AccuracyRuns) -> Vec<String> {
     let mut notes = match trained.tuned {
         false => vec![
-            "Each record is drawn by its own coin, which is what is priced; the paper's code draws batches of a fixed size. Records that are clipped together choose their pair by a draw of their own, so that pairs are of two records in expectation.",
-            scratch_note(trained.scale),
+            "Each record is drawn by its own coin, which is what is priced; the paper's code draws batches of a fixed size. Records that are clipped together choose their pair by a draw of their own, so that pairs are of two records in expectation.".to_owned(),
+            scratch_note(trained.scale).to_owned(),
         ],
         true => vec![
-            "Each record is drawn by its own coin, which is what is priced; the paper's code draws batches of a fixed size. Public images beside the records are drawn from a pool that is claimed not to be made of them.",
-            tuned_note(trained.scale),
-            "Mixed Ghost clipping is a faster way to the same clipped gradients: what is trained under its name is one view of the whole image at its clip norm, 0.05, with steps as long as the others'.",
+            "Each record is drawn by its own coin, which is what is priced; the paper's code draws batches of a fixed size. Public images beside the records are drawn from a pool that is claimed not to be made of them.".to_owned(),
+            tuned_note(trained.scale).to_owned(),
         ],
     };
-    // The baseline stands in one table only.
-    if !trained.rows.iter().any(|row| row.cell.method.whole) {
-        notes.truncate(2);
+    if trained.rows.iter().any(|row| row.cell.method.whole) {
+        notes.push("Mixed Ghost clipping is a faster way to the same clipped gradients: what is trained under its name is one view of the whole image at its clip norm, 0.05, with steps as long as the others'.".to_owned());
     }
-    let mut notes: Vec<String> = notes.into_iter().map(str::to_owned).collect();
     if !trained.missing.is_empty() {
         notes.push(format!("Not everything was trained. {}.", trained.missing.join("; ")));
     }
