@@ -89,12 +89,8 @@ fn attack(coupled: &Plan) {
     let claimed = claimed_epsilon(coupled);
     let (right, wrong) = shares(coupled, claimed, 0x9E37_79B9_7F4A_7C15);
     let margin = margin(RUNS);
-    let advantage = right - claimed.exp() * wrong;
     let at_least = (right - margin) - claimed.exp() * (wrong + margin);
     let certified = coupled.pld().unwrap().delta(claimed, BracketPrecision::default()).unwrap();
-    println!(
-        "claimed epsilon {claimed:.4}: measured {advantage:.4}, at least {at_least:.4}, certified {certified:?}"
-    );
     // A private run would keep the advantage at this epsilon below delta = 1e-5.
     assert!(at_least > 100.0 * coupled.delta(), "{at_least}");
     assert!(at_least <= certified.upper, "{at_least} {certified:?}");

@@ -53,7 +53,7 @@ impl FeatureMachine {
         if !on_card {
             return Self::processor(graph, threads);
         }
-        let executor = Machine::for_features(plan).executor(graph, &mut Vec::new())?;
+        let executor = Machine::for_features(plan).executor(graph, &[], &mut Vec::new())?;
         Ok(Self { executor, threads, fills: true })
     }
 }
