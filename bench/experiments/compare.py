@@ -28,6 +28,8 @@ def sweep(arguments, out, *flags):
     found = {}
     with open(out / "runs.csv", newline="") as file:
         for row in csv.DictReader(file):
+            if int(row["steps_lost"]):
+                sys.exit(f"{out}: {row['method']}, seed {row['seed']} lost steps when it was killed; remove its folder to train it anew")
             found.setdefault((row["method"], row["epsilon_target"]), []).append(row)
     return found
 

@@ -89,6 +89,10 @@ class PlanKeywords(TypedDict, total=False):
     """the number of disjoint submodels, of which each record updates one a step"""
     mixture: Sequence[tuple[int, float]] | None
     """a list of [submodels, probability], partitions of which each record draws one a step"""
+    blocks: Sequence[str] | None
+    """the residual blocks that are dealt out to the submodels, or ranges of them"""
+    predict: Literal["all", "ensemble"] | None
+    """what answers after training: the model with all its blocks, or the mean of its submodels' probabilities (default: all)"""
     split_fraction: float | None
     """the share of the trained parameters that is split; sets both clip norms (default: 1 for a split model)"""
     dropout: float | None
@@ -97,6 +101,8 @@ class PlanKeywords(TypedDict, total=False):
     """the clip norm of the split part, in clip norms (default: 1 for a split model)"""
     nonsplit_norm: float | None
     """the clip norm of the part that is not split, in clip norms (default: 0 for a split model)"""
+    masked_content: Literal["substitute", "remove"] | None
+    """how the private tokens of neighbours differ: other content, or none (default: substitute for the masked relation)"""
     public_gradient: Literal["decoupled", "coupled-clipped", "coupled"] | None
     """where the gradient of public tokens comes from (default: decoupled for the masked relation)"""
     public_clip: float | None

@@ -33,11 +33,14 @@ pub struct Options {
     pub confidence: f64,
     /// What the canaries show.
     pub pattern: Pattern,
+    /// Whether the attacker is told which submodel each record updates in each step. No run tells it, and a certificate that counts on its
+    /// being hidden says nothing about such an attacker: this shows how much the secret is worth.
+    pub tells_submodels: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { canaries: None, confidence: 0.95, pattern: Pattern::default() }
+        Self { canaries: None, confidence: 0.95, pattern: Pattern::default(), tells_submodels: false }
     }
 }
 
@@ -114,7 +117,7 @@ pub fn audit_completed(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Audit, AuditError> {
     let (plan, certificate) = (&completed.plan, &completed.certificate);
-    let &Options { canaries, confidence, pattern } = options;
+    let &Options { canaries, confidence, pattern, tells_submodels } = options;
     if !(confidence > 0.0 && confidence < 1.0) {
         return Err(AuditError::Confidence(confidence));
     }
@@ -123,13 +126,20 @@ pub fn audit_completed(
     if canaries == 0 || canaries > most {
         return Err(AuditError::Canaries { canaries, most });
     }
+    if tells_submodels && plan.parts()[0].split().is_none() {
+        return Err(AuditError::Split { problem: "there are no submodels to tell of".to_owned() });
+    }
     let coins = coins(completed.conduct.seed, canaries)?;
     let attacked = Canaries::new(plan, pattern, records, coins.clone())?;
     let learning_rate = learning_rate(plan);
-    let mut rehearsal =
-        Rehearsal::new(completed, Arc::new(attacked.clone()), learning_rate, |shape| attacked.model(shape))?;
+    let pool = attacked.pool().map_err(TrainError::from)?;
+    let records = Arc::new(attacked.clone());
+    let mut rehearsal = Rehearsal::new(completed, records, Some(Arc::new(pool)), learning_rate, |shape| {
+        attacked.model(shape)
+    })?;
     let weights = attacked.weights().map_err(TrainError::from)?;
-    let evidence = gather(&mut rehearsal, (weights, canaries), (plan, learning_rate), progress)?;
+    let told = (&weights[..], tells_submodels);
+    let evidence = gather(&mut rehearsal, canaries, told, (plan, learning_rate), progress)?;
     // The more often a canary is drawn, the further its evidence moves in one direction, so what is counted is associated as the draws
     // are.
     let dependence = match plan.parts().iter().any(|part| part.sampling() == Sampling::WithoutReplacement) {
@@ -150,7 +160,7 @@ pub fn audit_completed(
         attack,
         steps: plan.steps(),
         machine: rehearsal.machine().to_owned(),
-        assumptions: assumptions(attack, dependence, completed.conduct.seed.is_some()),
+        assumptions: assumptions(attack, dependence, completed.conduct.seed.is_some(), tells_submodels),
         plan_hash: plan.hash().to_owned(),
     })
 }
@@ -169,35 +179,48 @@ fn learning_rate(plan: &Plan) -> f64 {
     MOVE / (noise * plan.clip_norm())
 }
 
-/// Runs the plan and adds up, for every canary, what the weights after each step say about its coin.
+/// Runs the plan and adds up, for every canary, what the weights after each step say about its coin. The attacker sees these parameters, and
+/// may be told the submodels.
 fn gather(
     rehearsal: &mut Rehearsal,
-    (weights, canaries): (ParameterId, usize),
+    canaries: usize,
+    (weights, tells_submodels): (&[ParameterId], bool),
     (plan, learning_rate): (&Plan, f64),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<f64>, AuditError> {
-    let (mut total, mut before) = (vec![0.0; canaries], vec![0.0f64; canaries]);
+    let mut total = vec![0.0; canaries];
+    // Where each canary's weights were after the step before, parameter by parameter.
+    let mut before = vec![vec![0.0f64; weights.len()]; canaries];
+    let mut moved = vec![0.0; weights.len()];
     let mut taken = 0;
     for part in plan.parts() {
         let evidence = Evidence::new(part);
         for _ in 0..part.steps() {
             // Weights move downhill by the learning rate times the noisy sum, divided by the batch.
             let scale = part.batch() as f64 / (learning_rate * rehearsal.clip_norm());
+            let told: Vec<Option<usize>> =
+                (0..canaries).map(|canary| rehearsal.submodel(canary).filter(|_| tells_submodels)).collect();
             let Some(parameters) = rehearsal.step()? else { return Ok(total) };
-            let own = parameters.get(weights);
-            // Only the direction in which all weights of a canary are equal says anything about its coin.
-            let each = own.len() / canaries;
-            let along = |own: &[f32]| own.iter().map(|&w| f64::from(w)).sum::<f64>() / (each as f64).sqrt();
-            for ((total, before), own) in total.iter_mut().zip(&mut before).zip(own.chunks_exact(each)) {
-                let after = along(own);
-                *total += evidence.of((after - *before) * scale);
-                *before = after;
+            for (canary, (total, before)) in total.iter_mut().zip(&mut before).enumerate() {
+                for ((moved, before), &weights) in moved.iter_mut().zip(&mut *before).zip(weights) {
+                    let own = parameters.get(weights);
+                    let each = own.len() / canaries;
+                    let after = along(&own[canary * each..][..each]);
+                    *moved = (after - *before) * scale;
+                    *before = after;
+                }
+                *total += evidence.of(&moved, told[canary]);
             }
             taken += 1;
             progress(taken, plan.steps());
         }
     }
     Ok(total)
+}
+
+/// How far a canary's weights lie along the direction in which they are all equal, which alone says something about its coin.
+fn along(own: &[f32]) -> f64 {
+    own.iter().map(|&weight| f64::from(weight)).sum::<f64>() / (own.len() as f64).sqrt()
 }
 
 /// The largest bound of several attacks, among which the error rate is divided.
@@ -220,7 +243,7 @@ fn strongest(
     by_guesses.chain(by_rates).fold(nothing, |best, next| if next.0 > best.0 { next } else { best })
 }
 
-fn assumptions(attack: Attack, dependence: Dependence, seeded: bool) -> Vec<String> {
+fn assumptions(attack: Attack, dependence: Dependence, seeded: bool, tells_submodels: bool) -> Vec<String> {
     let mut list = vec![
         "the attacker sees the weights behind every step and chooses the canaries, all other records and the model"
             .to_owned(),
@@ -232,6 +255,9 @@ fn assumptions(attack: Attack, dependence: Dependence, seeded: bool) -> Vec<Stri
             Dependence::NegativelyAssociated => "every subset of the batch's size is drawn equally likely",
         };
         list.push(format!("{draws}, and noise is independent in every weight"));
+    }
+    if tells_submodels {
+        list.push("the attacker is told which submodel each record updates, which no run tells".to_owned());
     }
     if seeded {
         list.push("train.seed is set: every run draws the same coins and the same noise".to_owned());

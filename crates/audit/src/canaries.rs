@@ -1,15 +1,20 @@
 //! The records that an attacker would choose, and the model that shows them best.
 
-use dapple_data::{DataError, Dataset, Image, Target, Values};
+use std::sync::Arc;
+
+use dapple_data::{DataError, Dataset, Image, SubmodelLaw, Subset, Target, Values};
 use dapple_geometry::{Mask, Placement, Region, Size};
-use dapple_graph::op::{AdaptiveAvgPool, Concat, ParameterValue, Reshape};
-use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, ParameterId, Parameters, Window};
+use dapple_graph::op::{AdaptiveAvgPool, Add, Concat, ParameterValue, Reshape, Slice};
+use dapple_graph::{
+    ConvSpec, Graph, GraphBuilder, GraphError, Init, LinearNames, Loss, NodeId, ParameterId, Parameters,
+    Window,
+};
 use dapple_plan::{Plan, Relation};
 use serde::Serialize;
 
 use crate::error::AuditError;
 
-/// The only weights that train. Each canary has its own.
+/// The only weights that train, but for those of submodels. Each canary has its own.
 const WEIGHTS: &str = "canaries.weight";
 /// The score of the class that stands for no canary. It is so much larger than all others that the model never expects those.
 const BACKGROUND: f32 = 40.0;
@@ -18,6 +23,9 @@ const BACKGROUND: f32 = 40.0;
 const RED: f32 = 1e6;
 /// The most pixels of an image, because several images are in memory at once.
 const MOST_PIXELS: u64 = 1 << 26;
+
+/// How many images a pool has: more than one, so that they are drawn.
+const POOL: usize = 4;
 
 /// The value of stripes, and what is added to them: views of the stripes cancel but for one part in sixteen thousand, whose sign the coin
 /// decides.
@@ -49,6 +57,16 @@ pub(crate) struct Canaries {
     /// The pixels that a coin decides, or `None` for the whole image. They are the same for all canaries, so that one probability holds
     /// for all.
     region: Option<Mask>,
+    /// Whether there are weights that every record updates.
+    shared: bool,
+    /// Blocks that are dealt out to submodels, each with weights for every canary; 0 if the model is not split.
+    blocks: usize,
+}
+
+/// How many blocks the model of an audit has: as many as the largest number of submodels that they are dealt out to.
+pub(crate) fn blocks(part: &Plan) -> usize {
+    let most = SubmodelLaw::of(part).and_then(|law| law.counts().max()).unwrap_or(0);
+    usize::try_from(most).unwrap_or(usize::MAX)
 }
 
 impl Canaries {
@@ -74,11 +92,17 @@ impl Canaries {
                 "cancelling canaries have weights for views of one size, and phases may have several";
             return Err(AuditError::Image { problem: problem.to_owned() });
         }
+        if pattern == Pattern::Cancelling && blocks(&parts[0]) > 0 {
+            let problem = "cancelling canaries have one layer, which cannot be split into submodels";
+            return Err(AuditError::Split { problem: problem.to_owned() });
+        }
         let region = match plan.relation() {
             Relation::Patch => region(&parts[0], size).map_err(impossible)?,
             _ => None,
         };
-        Ok(Self { pattern, size, records, coins, relation: plan.relation(), region })
+        let shared = parts[0].split().is_none_or(|split| split.nonsplit_norm() > 0.0);
+        let (relation, blocks) = (plan.relation(), blocks(&parts[0]));
+        Ok(Self { pattern, size, records, coins, relation, region, shared, blocks })
     }
 
     /// A model whose gradient at a canary touches only the canary's own weights, downhill for heads and uphill for tails, and whose
@@ -88,6 +112,11 @@ impl Canaries {
         let mut b = GraphBuilder::new(shape);
         let pixels: usize = shape[1..].iter().product();
         let scores = match self.pattern {
+            Pattern::Plain if self.blocks > 0 => {
+                let colour = b.conv("colour", b.input(), ConvSpec::new(1, Window::square(1)))?;
+                let mean = b.add("mean", AdaptiveAvgPool(vec![1, 1]), &[colour])?;
+                self.split_scores(&mut b, mean)?
+            }
             Pattern::Plain => {
                 let colour = b.conv("colour", b.input(), ConvSpec::new(1, Window::square(1)))?;
                 let mean = b.add("mean", AdaptiveAvgPool(vec![1, 1]), &[colour])?;
@@ -103,7 +132,7 @@ impl Canaries {
         let constant = b.add("background score", ParameterValue(constant), &[])?;
         let output = b.add("output", Concat { axis: 0 }, &[scores, constant])?;
         let mut graph = b.finish(output, Loss::CrossEntropy { label_smoothing: 0.0 })?;
-        graph.set_trainable(|name| name == WEIGHTS);
+        graph.set_trainable(|name| self.weight_names().iter().any(|weights| weights == name));
         let mut parameters = Parameters::zeros(&graph);
         let red = RED * pixels as f32;
         for (name, values) in [("colour.weight", &[red, 0.0, -red][..]), ("background", &[BACKGROUND])] {
@@ -114,12 +143,65 @@ impl Canaries {
         Ok((graph, parameters))
     }
 
-    /// The parameter that holds the canaries' own weights, one canary after the other and equally many for each. Its name is the same in
-    /// the models for views of all shapes.
-    pub(crate) fn weights(&self) -> Result<ParameterId, GraphError> {
-        let (graph, _) = self.model(&[self.channels(), 1, 1])?;
-        graph.find_parameter(WEIGHTS).ok_or_else(|| GraphError::Unknown(WEIGHTS.to_owned()))
+    /// The public images that stand beside records where the plan shows any. A certificate holds for every pool, so the attacker chooses
+    /// one that hides nothing: black images, whose gradient is zero. What is left of a canary beside them, and in mixtures with them, is
+    /// still far longer than a clip norm.
+    pub(crate) fn pool(&self) -> Result<Subset, DataError> {
+        let black = self.coins.len();
+        Subset::new(Arc::new(Self { records: black + POOL, ..self.clone() }), (black..black + POOL).collect())
     }
+
+    /// The scores of all canaries from the mean colour, by residual blocks each of which has weights of its own for every canary. What passes
+    /// from block to block are the scores and, behind them, the colour.
+    fn split_scores(&self, b: &mut GraphBuilder, mean: NodeId) -> Result<NodeId, GraphError> {
+        let coins = self.coins.len();
+        let colour = b.add("colour of all", Reshape(vec![1]), &[mean])?;
+        let first = match self.shared {
+            true => {
+                let scores = b.conv("canaries", mean, ConvSpec::new(coins, Window::square(1)))?;
+                b.add("first scores", Reshape(vec![coins]), &[scores])?
+            }
+            false => {
+                let none = b.parameter("no scores", &[coins], Init::Constant(0.0), true)?;
+                b.add("first scores", ParameterValue(none), &[])?
+            }
+        };
+        let mut state = b.add("state", Concat { axis: 0 }, &[first, colour])?;
+        for block in 0..self.blocks {
+            b.block();
+            let name = |part: &str| format!("split.{block}.{part}");
+            let colour = b.add(&name("colour"), Slice { axis: 0, start: coins, end: coins + 1 }, &[state])?;
+            let (node, weight) = (name("canaries"), split_weights(block));
+            let names = LinearNames { node: &node, weight: &weight, bias: None };
+            let zero = Init::Constant(0.0);
+            let scores = b.linear_named(names, colour, coins, zero, zero)?;
+            let still = b.parameter(&name("still"), &[1], zero, true)?;
+            let still = b.add(&name("still"), ParameterValue(still), &[])?;
+            let more = b.add(&name("more"), Concat { axis: 0 }, &[scores, still])?;
+            state = b.add(&name("add"), Add, &[state, more])?;
+        }
+        b.end_blocks();
+        b.add("scores", Slice { axis: 0, start: 0, end: coins }, &[state])
+    }
+
+    /// Names of the parameters that hold the canaries' weights: those that every record updates, then those of each block.
+    fn weight_names(&self) -> Vec<String> {
+        let shared = self.shared.then(|| WEIGHTS.to_owned());
+        shared.into_iter().chain((0..self.blocks).map(split_weights)).collect()
+    }
+
+    /// The parameters that hold the canaries' own weights, in the order in which [`Evidence`](crate::evidence::Evidence) takes them. In each,
+    /// one canary comes after the other, with equally many weights. Their names are the same in the models for views of all shapes.
+    pub(crate) fn weights(&self) -> Result<Vec<ParameterId>, GraphError> {
+        let (graph, _) = self.model(&[self.channels(), 1, 1])?;
+        let find = |name: String| graph.find_parameter(&name).ok_or(GraphError::Unknown(name));
+        self.weight_names().into_iter().map(find).collect()
+    }
+}
+
+/// The name of the weights of a block.
+fn split_weights(block: usize) -> String {
+    format!("split.{block}.canaries.weight")
 }
 
 fn impossible(error: dapple_geometry::GeometryError) -> AuditError {

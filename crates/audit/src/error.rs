@@ -23,6 +23,12 @@ pub enum AuditError {
         /// What is wrong with them.
         problem: String,
     },
+    /// Canaries that a split model cannot have, or knowledge of submodels where there are none.
+    #[error("partition.submodels: {problem}")]
+    Split {
+        /// What is wrong with them.
+        problem: String,
+    },
     /// The plan cannot be trained, or its training failed.
     #[error(transparent)]
     Train(#[from] TrainError),
@@ -36,6 +42,7 @@ impl AuditError {
             Self::Confidence(_) => Some("give a share such as 0.95".to_owned()),
             Self::Canaries { most, .. } => Some(format!("give a number from 1 to {most}")),
             Self::Image { .. } => Some("give their size: --image WxH".to_owned()),
+            Self::Split { .. } => Some("use plain canaries, and attack the plan as it is".to_owned()),
             Self::Train(error) => error.hint(),
         }
     }

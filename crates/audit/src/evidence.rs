@@ -1,9 +1,12 @@
-//! What the released value of one step says about a coin.
+//! What the released values of one step say about a coin.
 
+use dapple_data::SubmodelLaw;
 use dapple_plan::{Plan, Relation};
 
+use crate::canaries::blocks;
+
 /// How a step treats a canary, as the plan says.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Evidence {
     /// The probability that the step's sum contains what the coin decides.
     rate: f64,
@@ -11,33 +14,93 @@ pub(crate) struct Evidence {
     noise: f64,
     /// Whether tails shows the opposite of heads, rather than nothing.
     opposite: bool,
+    places: Places,
+}
+
+/// Where a canary's contribution lies among its weights: those that every record updates come first, if there are any, and then one for each
+/// block that is dealt out to the submodels.
+#[derive(Debug, Clone)]
+struct Places {
+    /// How long it is in the weights that every record updates, in clip norms; 0 if there are none.
+    shared: f64,
+    /// How long it is in the submodel that the record drew.
+    split: f64,
+    /// The probability of each submodel, and its blocks; none if the model is not split.
+    submodels: Vec<(f64, Vec<usize>)>,
+}
+
+impl Places {
+    fn new(part: &Plan) -> Self {
+        let (Some(split), Some(law)) = (part.split(), SubmodelLaw::of(part)) else {
+            return Self { shared: 1.0, split: 0.0, submodels: Vec::new() };
+        };
+        let ways = law.counts().zip(law.probabilities());
+        let submodels = ways.flat_map(|(count, probability)| {
+            // Blocks are dealt out in turn.
+            let own =
+                move |submodel: u64| (0..blocks(part)).filter(move |block| *block as u64 % count == submodel);
+            (0..count).map(move |submodel| (probability, own(submodel).collect()))
+        });
+        Self { shared: split.nonsplit_norm(), split: split.split_norm(), submodels: submodels.collect() }
+    }
 }
 
 impl Evidence {
     pub(crate) fn new(part: &Plan) -> Self {
         let opposite = matches!(part.relation(), Relation::Replace | Relation::Patch);
-        Self { rate: part.effective_rate(), noise: part.gradient_noise(), opposite }
+        let (rate, noise) = (part.effective_rate(), part.gradient_noise());
+        Self { rate, noise, opposite, places: Places::new(part) }
     }
 
-    /// The logarithm of how much likelier a value is under heads than under tails. The value is measured along the canary's direction, in
-    /// clip norms.
-    pub(crate) fn of(self, value: f64) -> f64 {
-        let tails = if self.opposite { self.shown(-value) } else { 0.0 };
-        self.shown(value) - tails
+    /// The logarithm of how much likelier values are under heads than under tails, for an attacker who is told the submodel, or is not. The
+    /// values are measured along the canary's direction in each of its weights, in clip norms.
+    pub(crate) fn of(&self, values: &[f64], told: Option<usize>) -> f64 {
+        let tails = if self.opposite { self.shown(values, told, -1.0) } else { 0.0 };
+        self.shown(values, told, 1.0) - tails
     }
 
-    /// `ln(1 - q + q exp((2 v - 1) / (2 sigma^2)))`: the likelihood ratio of a value that contains one clip norm with probability `q`
-    /// against one that contains none.
-    fn shown(self, value: f64) -> f64 {
-        let exponent = (2.0 * value - 1.0) / (2.0 * self.noise * self.noise);
+    /// `ln(1 - q + q r)`, with `r` the likelihood ratio of values that contain a contribution against those that contain none.
+    fn shown(&self, values: &[f64], told: Option<usize>, sign: f64) -> f64 {
+        let exponent = self.contained(values, told, sign);
         // Where the exponential would overflow, the other term is negligible.
         if exponent > 500.0 { exponent + self.rate.ln() } else { (self.rate * exponent.exp_m1()).ln_1p() }
     }
+
+    /// `ln r`. A contribution of length `a` along a direction in which the values are `v` has the ratio `exp((2 a v - a^2) / (2 sigma^2))`; one
+    /// that lies in a submodel which was drawn has the mean of those.
+    fn contained(&self, values: &[f64], told: Option<usize>, sign: f64) -> f64 {
+        let Places { shared, split, submodels } = &self.places;
+        let along = |length: f64, value: f64| {
+            (2.0 * length * value - length * length) / (2.0 * self.noise * self.noise)
+        };
+        let (rest, own) = values.split_at(usize::from(*shared > 0.0));
+        let of_rest: f64 = rest.iter().map(|value| along(*shared, sign * value)).sum();
+        let of_submodel = |blocks: &[usize]| {
+            let sum: f64 = blocks.iter().map(|&block| own[block]).sum();
+            along(*split, sign * sum / (blocks.len() as f64).sqrt())
+        };
+        match told {
+            _ if submodels.is_empty() => of_rest,
+            Some(submodel) => of_rest + of_submodel(&submodels[submodel].1),
+            None => of_rest + mean(submodels.iter().map(|(weight, blocks)| (*weight, of_submodel(blocks)))),
+        }
+    }
+}
+
+/// The logarithm of the weighted mean of exponentials.
+fn mean(terms: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
+    let largest = terms.clone().fold(f64::NEG_INFINITY, |largest, (_, exponent)| largest.max(exponent));
+    largest + terms.map(|(weight, exponent)| weight * (exponent - largest).exp()).sum::<f64>().ln()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn whole(rate: f64, noise: f64, opposite: bool) -> Evidence {
+        let places = Places { shared: 1.0, split: 0.0, submodels: Vec::new() };
+        Evidence { rate, noise, opposite, places }
+    }
 
     /// Compares with the densities written out.
     #[test]
@@ -45,18 +108,40 @@ mod tests {
         let density = |x: f64, mean: f64| (-(x - mean) * (x - mean) / (2.0 * 0.49)).exp();
         let mixed = |x: f64, mean: f64| 0.8 * density(x, 0.0) + 0.2 * density(x, mean);
         for x in [-3.0, -0.4, 0.0, 0.5, 1.0, 2.5] {
-            let one = Evidence { rate: 0.2, noise: 0.7, opposite: false };
-            let two = Evidence { opposite: true, ..one };
+            let (one, two) = (whole(0.2, 0.7, false), whole(0.2, 0.7, true));
             // Densities as small as e^-30 are rounded to double precision.
-            assert!((one.of(x) - (mixed(x, 1.0) / density(x, 0.0)).ln()).abs() < 1e-12);
-            assert!((two.of(x) - (mixed(x, 1.0) / mixed(x, -1.0)).ln()).abs() < 1e-12);
+            assert!((one.of(&[x], None) - (mixed(x, 1.0) / density(x, 0.0)).ln()).abs() < 1e-12);
+            assert!((two.of(&[x], None) - (mixed(x, 1.0) / mixed(x, -1.0)).ln()).abs() < 1e-12);
+        }
+    }
+
+    /// The same for a contribution of which a part lies in one of two submodels, the second of which has two blocks.
+    #[test]
+    fn a_hidden_submodel_mixes_densities() {
+        let places = Places { shared: 0.6, split: 0.8, submodels: vec![(0.5, vec![0]), (0.5, vec![1, 2])] };
+        let one = Evidence { rate: 0.2, noise: 0.7, opposite: false, places };
+        let density = |x: &[f64; 4], mean: &[f64; 4]| -> f64 {
+            let squares = x.iter().zip(mean).map(|(x, mean)| (x - mean) * (x - mean)).sum::<f64>();
+            (-squares / (2.0 * 0.49)).exp()
+        };
+        let half = 0.8 / 2f64.sqrt();
+        let (first, second) = ([0.6, 0.8, 0.0, 0.0], [0.6, 0.0, half, half]);
+        for x in [[0.0; 4], [0.5, 1.0, -0.2, 0.1], [1.5, 0.0, 0.9, 0.7], [-1.0, -0.4, 0.3, 2.0]] {
+            let none = density(&x, &[0.0; 4]);
+            let hidden = 0.5 * density(&x, &first) + 0.5 * density(&x, &second);
+            assert!((one.of(&x, None) - ((0.8 * none + 0.2 * hidden) / none).ln()).abs() < 1e-12);
+            for (submodel, mean) in [first, second].iter().enumerate() {
+                let told = 0.8 * none + 0.2 * density(&x, mean);
+                assert!((one.of(&x, Some(submodel)) - (told / none).ln()).abs() < 1e-12);
+            }
         }
     }
 
     #[test]
     fn tiny_noise_does_not_overflow() {
-        let evidence = Evidence { rate: 0.5, noise: 1e-3, opposite: true };
-        assert!(evidence.of(1.0).is_finite() && evidence.of(1.0) > 1e5);
-        assert!((evidence.of(1.0) + evidence.of(-1.0)).abs() < 1e-9 * evidence.of(1.0));
+        let evidence = whole(0.5, 1e-3, true);
+        let of = |value: f64| evidence.of(&[value], None);
+        assert!(of(1.0).is_finite() && of(1.0) > 1e5);
+        assert!((of(1.0) + of(-1.0)).abs() < 1e-9 * of(1.0));
     }
 }

@@ -32,6 +32,8 @@ fn audited(more: &str) -> Audit {
 
 const PATCH: &str = "region.patch = [6, 6]\npipeline.image = [24, 20]\npipeline.crop = [12, 12]\n";
 
+const MIXED: &str = "mix.synthetic = 2\nmix.self_mix = 3\n";
+
 /// Each bound is above the truth with probability at most 0.05, and the certified epsilon is always above the truth; seeds are fixed. The
 /// bound must not be small either: an attack that misread the run would show nothing.
 #[test]
@@ -47,6 +49,8 @@ fn honest_certificates_hold_and_something_shows() {
         ("views", format!("{PATCH}pipeline.views = 3")),
         ("adapted clip norm", "privacy.clip_quantile = 0.3\nprivacy.count_noise = 1.0".to_owned()),
         ("mixtures", format!("{PATCH}pipeline.views = 2\nmix.self_mix = 3")),
+        ("synthetic images", "mix.synthetic = 2".to_owned()),
+        ("DP-Mix", format!("{PATCH}pipeline.views = 2\nmix.synthetic = 2\nmix.self_mix = 3")),
         (
             "phases",
             "[[phases]]\nsteps = 10\nnoise_multiplier = 1.0\n[[phases]]\nsteps = 20\nbatch = 150\n"
@@ -90,6 +94,7 @@ fn views_that_cancel_show_no_more_than_is_certified() {
         ("four views", "pipeline.views = 4"),
         ("automatic clipping", "pipeline.views = 2\ntrain.clipping = 'automatic'"),
         ("per layer", "pipeline.views = 2\ntrain.clipping = 'per-layer'"),
+        ("synthetic images", "pipeline.views = 2\nmix.synthetic = 1"),
     ] {
         for relation in ["add-remove", "replace"] {
             let more = format!(
@@ -102,6 +107,49 @@ fn views_that_cancel_show_no_more_than_is_certified() {
     }
 }
 
+/// A split model: all of it, a part of it, a mixture of partitions, in balanced steps, and where the hidden submodel is not counted.
+#[test]
+fn split_models_are_audited() {
+    for (name, more) in [
+        ("submodels", "partition.submodels = 4"),
+        (
+            "partly split",
+            "partition.submodels = 3\npartition.split_norm = 0.8\npartition.nonsplit_norm = 0.6",
+        ),
+        (
+            "mixture",
+            "partition.mixture = [[2, 0.5], [4, 0.5]]\npartition.split_norm = 0.8\npartition.nonsplit_norm = 0.6",
+        ),
+        (
+            "balanced",
+            "partition.submodels = 4\nsampling.scheme = 'balanced'\nsampling.per_record = 4\nprivacy.noise_multiplier = 0.6",
+        ),
+        ("replace", "partition.submodels = 2\nprivacy.relation = 'replace'"),
+    ] {
+        let audit = audited(more);
+        assert!(!audit.contradicts(), "{name}: {audit:?}");
+        assert!(audit.epsilon_lower_bound > 0.3, "{name}: {audit:?}");
+    }
+}
+
+/// Whoever is told the submodels learns more than a certificate allows that counts on their being hidden. So the attack above would notice
+/// if they were not.
+#[test]
+fn an_attacker_who_is_told_the_submodels_is_not_covered() {
+    let more = "partition.submodels = 16\nprivacy.noise_multiplier = 2.0\nprivacy.delta = 0.01\nsampling.batch = 1000\nsampling.steps = 24";
+    let options = |tells_submodels| Options { tells_submodels, ..Options::default() };
+    let [hidden, told] =
+        [false, true].map(|told| audit(&request(more), &options(told), &mut |_, _| {}).unwrap());
+    assert!(!hidden.contradicts() && hidden.epsilon_lower_bound > 0.2, "{hidden:?}");
+    assert!(told.contradicts(), "{told:?}");
+    assert!(told.assumptions.iter().any(|line| line.contains("told which submodel")));
+    let error = audit(&request(""), &options(true), &mut |_, _| {}).unwrap_err();
+    assert!(matches!(error, AuditError::Split { .. }) && error.hint().is_some());
+    let cancelling = Options { pattern: Pattern::Cancelling, ..Options::default() };
+    let error = audit(&request("partition.submodels = 2"), &cancelling, &mut |_, _| {}).unwrap_err();
+    assert!(matches!(error, AuditError::Split { .. }));
+}
+
 /// Catches certificates for more noise than is added, and for a smaller patch than is protected.
 #[test]
 fn false_certificates_are_caught() {
@@ -112,6 +160,7 @@ fn false_certificates_are_caught() {
     let lies = [
         (String::new(), noisy.to_owned()),
         (PATCH.to_owned(), format!("{PATCH}{noisy}")),
+        (MIXED.to_owned(), format!("{MIXED}{noisy}")),
         (patch(50), patch(1)),
     ];
     for (done, said) in lies {

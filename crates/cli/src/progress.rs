@@ -108,18 +108,18 @@ impl Progress {
         }
     }
 
-    fn begin(&mut self, steps: u64, spent: u64, trainable: usize, epsilon: Option<f64>, machine: &str) {
-        self.before = spent;
+    fn begin(&mut self, steps: u64, after: u64, trainable: usize, epsilon: Option<f64>, machine: &str) {
+        self.before = after;
         let promise = epsilon.map_or("without privacy".to_owned(), |epsilon| {
             format!("epsilon {} at the end", number::up(epsilon, 4))
         });
-        let from = if spent == 0 { String::new() } else { format!(" after {spent}") };
+        let from = if after == 0 { String::new() } else { format!(" after {after}") };
         self.say(&format!(
             "{}: {steps} steps{from}, {trainable} parameters on {machine}, {promise}",
             self.name
         ));
         if self.draws && !self.quiet && std::io::stderr().is_terminal() {
-            let bar = ProgressBar::new(steps).with_position(spent).with_prefix(self.name.clone());
+            let bar = ProgressBar::new(steps).with_position(after).with_prefix(self.name.clone());
             let bar = self.bars.add(bar);
             // The template is a constant and valid. If it were not, the bar would be plain.
             if let Ok(style) =
@@ -170,8 +170,8 @@ impl Progress {
 impl Observer for Progress {
     fn notice(&mut self, event: &Event<'_>) -> ControlFlow<()> {
         match event {
-            Event::Begins { steps, spent, trainable, epsilon, machine } => {
-                self.begin(*steps, *spent, *trainable, *epsilon, machine);
+            Event::Begins { steps, after, trainable, epsilon, machine } => {
+                self.begin(*steps, *after, *trainable, *epsilon, machine);
             }
             Event::Step(report) => self.step(report),
             Event::Evaluated { step, evaluation } => {

@@ -101,6 +101,40 @@ fn microbatches_and_mixtures_are_trained_on_scenes() {
 }
 
 #[test]
+fn last_layers_are_trained_beside_public_images() {
+    let run = dapple("reproduce mix/table10 --steps 2 --seeds 1 --json --out runs -q");
+    let answer = run.json();
+    let trained = rows(&answer);
+    let of = |name: &str| trained.iter().map(|row| row[name].as_f64().unwrap()).collect::<Vec<f64>>();
+    assert_eq!((of("public_images"), of("views")), (vec![0.0, 1.0, 1.0], vec![4.0; 3]));
+    let paper = of("paper_accuracy").into_iter().map(|share| (1000.0 * share).round());
+    assert_eq!(paper.collect::<Vec<f64>>(), [969.0, 969.0, 970.0]);
+    // What stands beside a record costs nothing.
+    assert!(of("noise_multiplier").iter().all(|&noise| noise == of("noise_multiplier")[0]));
+    // One network is pretrained for all, and nothing of it but the last layer is trained; only two of the three show a pool.
+    assert_eq!(run.files(), ["runs"]);
+    let plans = std::fs::read_dir(run.folder.path().join("runs")).unwrap();
+    let plans =
+        plans.filter_map(|folder| std::fs::read_to_string(folder.unwrap().path().join("plan.toml")).ok());
+    let plans: Vec<String> = plans.collect();
+    let count = |text: &str| plans.iter().filter(|plan| plan.contains(text)).count();
+    assert_eq!((plans.len(), count("private = false"), count("tune = \"head\"")), (4, 1, 3));
+    assert_eq!((count("garments/synthetic"), count("garments/real"), count("garments/private")), (1, 1, 3));
+    assert_eq!(count("pretrained/model.safetensors"), 3);
+}
+
+#[test]
+fn every_method_of_fine_tuning_is_trained_at_every_budget() {
+    let answer = dapple("reproduce mix/table3 --steps 1 --seeds 1 --json -q").json();
+    let methods: Vec<String> = rows(&answer).iter().map(|row| row["method"].to_string()).collect();
+    assert_eq!(methods.len(), 16);
+    for method in ["Mixed Ghost", "Self-Aug", "DP-Mix_self", "DP-Mix_diff"] {
+        assert_eq!(methods.iter().filter(|name| name.contains(method)).count(), 4, "{method}");
+    }
+    assert_eq!(answer["paper"].as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn wrong_requests_are_refused_before_anything_is_trained() {
     let mut report = String::new();
     for arguments in [
@@ -115,6 +149,13 @@ fn wrong_requests_are_refused_before_anything_is_trained() {
         "reproduce mix/table2 --scale small",
         "reproduce mix/table2 --scale small --data digits",
         "reproduce mix/table5 --model vgg-11",
+        "reproduce mix/table5 --pool digits",
+        "reproduce mix/table3 --pool digits",
+        "reproduce mix/table3 --scale small",
+        "reproduce mix/table9 --scale small --data digits",
+        "reproduce mix/table9 --scale full --data digits --weights digits",
+        "reproduce mix/table9 --scale full --data digits --weights digits --pool digits",
+        "reproduce mix/table10 --scale full --data digits --weights digits --pool digits --model vgg-11",
         "reproduce patch/fig13 --scale full --data digits",
         "reproduce patch/fig13 --scale full --data digits --weights w.safetensors --model resnet-50",
         "reproduce patch/fig13 --scale full --data digits --weights w.safetensors",

@@ -34,6 +34,8 @@ pub enum Purpose {
     CountNoise,
     /// Which records of a step are clipped together.
     ClipGroups,
+    /// Which submodel a record updates.
+    Submodels,
 }
 
 impl Purpose {
@@ -49,6 +51,7 @@ impl Purpose {
             Self::Canaries => 7,
             Self::CountNoise => 8,
             Self::ClipGroups => 9,
+            Self::Submodels => 10,
         }
     }
 }
@@ -180,6 +183,7 @@ mod tests {
             Purpose::Canaries,
             Purpose::CountNoise,
             Purpose::ClipGroups,
+            Purpose::Submodels,
         ];
         for seed in 0..3 {
             for purpose in purposes {

@@ -45,7 +45,7 @@ pub use keys::{MasterKey, Purpose, PurposeKey, StepKey};
 pub use loader::{Labels, Loader, LoaderKeys, LoaderOptions, Microbatch};
 pub use open::{Opened, open};
 pub use pool::Pool;
-pub use sampler::{Draw, Sampler, SamplingEvent};
+pub use sampler::{Draw, Sampler, SamplingEvent, SubmodelLaw};
 pub use split::{split, stratified_split};
 pub use target::{IGNORED, LabelMap, MAX_MAP_CLASSES, Target, UNLABELLED};
 pub use views::{Views, Whole};

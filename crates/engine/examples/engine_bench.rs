@@ -9,6 +9,8 @@
 //! that train begin), `GROUP`, `MEMORY_MB` and `CHECKPOINTS`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
+#[path = "machine/mod.rs"]
+mod machine;
 #[path = "models/mod.rs"]
 mod models;
 
@@ -17,6 +19,7 @@ use std::time::Instant;
 use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, CpuOptions, Layout, Targets};
 use dapple_graph::op::{AdaptiveAvgPool, Gather, Reshape};
 use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, Parameters, Window, zoo};
+use machine::{cpu_seconds, peak_mb};
 
 fn model(name: &str) -> Graph {
     let built = match name {
@@ -97,23 +100,6 @@ fn convolutions(shape: &str) -> Result<Graph, GraphError> {
 
 /// How many samples the step has that is not measured.
 const WARM: usize = 32;
-
-/// The peak resident memory in megabytes, as the kernel tells it.
-fn peak_mb() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("");
-    line.split_whitespace().nth(1).and_then(|kb| kb.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
-}
-
-/// The processor seconds of all threads so far, by the scheduler's own account.
-fn cpu_seconds() -> f64 {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let nanoseconds = tasks.filter_map(|task| {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse::<f64>().ok()
-    });
-    nanoseconds.sum::<f64>() / 1e9
-}
 
 fn main() {
     let mut arguments = std::env::args().skip(1);

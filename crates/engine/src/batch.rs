@@ -50,12 +50,14 @@ pub struct Batch<'a> {
     pub views: usize,
     /// The randomness of dropout; `None` switches dropout off.
     pub dropout: Option<DropoutSource<'a>>,
+    /// Which of the executor's submodels the samples go through; `None` for the whole model.
+    pub submodel: Option<usize>,
 }
 
 impl<'a> Batch<'a> {
-    /// A batch with one view of each sample and no dropout.
+    /// A batch for the whole model, with one view of each sample and no dropout.
     pub fn new(inputs: &'a [f32], targets: Targets<'a>) -> Self {
-        Self { inputs, targets, views: 1, dropout: None }
+        Self { inputs, targets, views: 1, dropout: None, submodel: None }
     }
 
     /// Checks every length and every class, and returns the number of samples. Numbers that are not finite are let through: if they reach

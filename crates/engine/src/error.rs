@@ -16,6 +16,14 @@ pub enum EngineError {
     /// The parameters belong to another graph.
     #[error("the parameters do not belong to this graph")]
     Parameters,
+    /// A batch belongs to a submodel that the executor does not have.
+    #[error("there is no submodel {submodel}; the executor has {submodels}")]
+    Submodel {
+        /// The number of the submodel, from 0.
+        submodel: usize,
+        /// How many there are.
+        submodels: usize,
+    },
     /// The targets are of a kind the loss cannot use.
     #[error("the loss takes {expected}, not {found}")]
     Targets {

@@ -50,6 +50,14 @@ pub enum GraphError {
     /// The model does not have the part that is to train.
     #[error("{0}")]
     Tuning(String),
+    /// A block that the model does not have, or that cannot be left out of it.
+    #[error("{block}: {reason}")]
+    Block {
+        /// The name of the block, or a range of names.
+        block: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The output does not suit the loss.
     #[error("the output {shape:?} does not suit {loss}")]
     Loss {

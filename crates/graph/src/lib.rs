@@ -22,6 +22,7 @@ mod loss;
 pub mod op;
 pub mod plan;
 mod print;
+mod submodel;
 pub mod tune;
 mod validate;
 pub mod weights;

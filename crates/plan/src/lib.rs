@@ -50,8 +50,8 @@ mod training;
 
 pub use certificate::{AdaptiveClipFacts, Certificate, CertificateDocument, CertificatePhase};
 pub use check::{
-    Averaged, ClipQuantile, PixelNoise, Plan, Protected, PublicTokens, Relation, Sampling, Scheme, Seen,
-    Spatial, Split, masked,
+    Averaged, ClipQuantile, MaskedTokens, PixelNoise, Plan, Protected, PublicTokens, Relation, Sampling,
+    Scheme, Seen, Spatial, Split, masked,
 };
 pub use dapple_accounting::selection::Repetitions;
 pub use dapple_accounting::{AllocationBound, Bracket, BracketPrecision, Pld};
@@ -59,13 +59,13 @@ pub use dapple_geometry::{HeatMap, Mask};
 pub use dapple_number as number;
 pub use error::PlanError;
 pub use pricing::{
-    BalancedBound, Calibrated, ComposedRuns, PrivateChoice, ProfilePoint, Promise, Release, Rule,
-    SolvedUnknown, SolvedValue, Trial, Unknown, baseline, calibrate, calibrate_watched, compose, sweep,
+    BalancedBound, Calibrated, ComposedRuns, PrivateChoice, ProfilePoint, Promise, RandomnessSource, Release,
+    Rule, SolvedUnknown, SolvedValue, Trial, Unknown, baseline, calibrate, calibrate_watched, compose, sweep,
 };
 pub use spec::PlanSpec;
 pub use training::{
     AdapterPlan, ClassNumbers, Conduct, DataLimits, DataPlan, EvaluationPlan, GradientBound, HeldOut,
     LearningRate, Look, MAX_CLASSES, MapEvaluation, ModelPlan, Momentum, OptimiserPlan, OptimiserRule,
     PerformancePlan, PoolPlan, ProgramScenes, RecordFiles, RecordOrigin, SessionChoice, SettingError,
-    StoredFormat, TargetKind, TrainedPart, TrainingPlan, ViewPlan, WeightSource,
+    StoredFormat, SubmodelPlan, TargetKind, TrainedPart, TrainingPlan, ViewPlan, WeightSource,
 };

@@ -199,6 +199,47 @@ fn masked(records: usize, batch: u32, public_clip: Option<f64>, sigma: f64) -> V
     settings
 }
 
+/// A step that draws every record by a coin of its own and adds up the contributions.
+fn by_coins(contributions: &[f64], rate: f64) -> Mixture {
+    let step = |sums: Mixture, &contribution: &f64| {
+        sums.iter()
+            .flat_map(|&(weight, sum)| [(weight * (1.0 - rate), sum), (weight * rate, sum + contribution)])
+            .collect()
+    };
+    contributions.iter().fold(vec![(1.0, 0.0)], step)
+}
+
+/// The settings of `masked`, for private tokens that are there or not.
+fn removed(records: usize, batch: u32, public_clip: Option<f64>, sigma: f64) -> Vec<(&'static str, String)> {
+    let mut settings = masked(records, batch, public_clip, sigma);
+    settings.push(("masked-content", "remove".to_owned()));
+    settings
+}
+
+#[test]
+fn tokens_that_are_there_or_not_cost_what_is_certified() {
+    for (clip, epsilon) in [(None, 0.3), (None, 1.0), (Some(0.5), 0.5), (Some(2.0), 1.0)] {
+        let public = clip.unwrap_or(0.0);
+        let near = |worst: f64, (lower, upper): (f64, f64)| {
+            assert!(
+                lower - GRID_ERROR <= worst && worst <= upper + GRID_ERROR,
+                "{clip:?}: {lower} {worst} {upper}"
+            );
+        };
+        // One of two records is drawn, and the other pulls the opposite way.
+        let data = |private: f64| fixed_size(&[private + public, -1.0 - public], 1);
+        near(
+            hockey_stick(&data(1.0), &data(0.0), 1.0, epsilon),
+            certified(&removed(2, 1, clip, 1.0), epsilon),
+        );
+        // Half of the coins draw the record.
+        let data = |private: f64| by_coins(&[private + public], 0.5);
+        let mut poisson = removed(2, 1, clip, 1.0);
+        poisson[1].1 = "poisson".to_owned();
+        near(hockey_stick(&data(1.0), &data(0.0), 1.0, epsilon), certified(&poisson, epsilon));
+    }
+}
+
 #[test]
 fn tokens_in_a_batch_of_fixed_size_cost_what_is_certified() {
     // One of two records is drawn. The other pulls the opposite way, privately and publicly, so that an absent record is as far away as
@@ -269,5 +310,22 @@ proptest! {
         };
         let (_, upper) = certified(&masked(4, batch, clip, sigma), epsilon);
         prop_assert!(hockey_stick(&data(private[0]), &data(other), sigma, epsilon) <= upper + GRID_ERROR);
+        let (_, upper) = certified(&removed(4, batch, clip, sigma), epsilon);
+        for (one, other) in [(private[0], 0.0), (0.0, private[0])] {
+            prop_assert!(hockey_stick(&data(one), &data(other), sigma, epsilon) <= upper + GRID_ERROR);
+        }
+        // The same by coins.
+        let mut poisson = removed(4, batch, clip, sigma);
+        poisson[1].1 = "poisson".to_owned();
+        let (_, upper) = certified(&poisson, epsilon);
+        let data = |first: f64| {
+            let all: Vec<f64> = (0..4)
+                .map(|i| if i == 0 { first } else { private[i] } + reach * public[i])
+                .collect();
+            by_coins(&all, f64::from(batch) / 4.0)
+        };
+        for (one, other) in [(private[0], 0.0), (0.0, private[0])] {
+            prop_assert!(hockey_stick(&data(one), &data(other), sigma, epsilon) <= upper + GRID_ERROR);
+        }
     }
 }

@@ -9,12 +9,14 @@ use dapple_plan::{Mask, Plan, PlanSpec};
 const UNPRICED: [&str; 5] = ["data", "model", "optimiser", "train", "performance"];
 
 /// Keys of the other sections that are not hashed, with the reason.
-const LEFT_OUT: [(&str, &str); 6] = [
+const LEFT_OUT: [(&str, &str); 8] = [
     ("privacy.epsilon", "a target: the same plan may be held to another"),
     ("privacy.accountant", "who answers, not what is asked"),
     ("region.mask", "the name of a file, whose pixels are hashed"),
     ("mix.pool", "the name of a folder, of which only a claim is priced: that of mix.synthetic"),
     ("mix.pool_class", "what the images of that folder are taken for"),
+    ("partition.blocks", "which parameters are split: any that are, at the price of their clip norm"),
+    ("partition.predict", "what the released weights are used for"),
     ("mix.allow", "lets a plan through, whose other keys say what it does"),
 ];
 
@@ -35,7 +37,7 @@ const CLIPPED: &str =
 const ADAPTED: &str = "[privacy]\nclip_quantile = 0.5\n";
 
 /// For every hashed key, a plan as layers over the one on records, and a value of the key that makes it another plan.
-const CHANGES: [(&str, &str, &str); 36] = [
+const CHANGES: [(&str, &str, &str); 37] = [
     ("privacy.relation", "", "replace"),
     ("privacy.delta", "", "1e-6"),
     ("privacy.noise_multiplier", "", "2.0"),
@@ -70,6 +72,7 @@ const CHANGES: [(&str, &str, &str); 36] = [
     ("partition.dropout", "", "0.5"),
     ("partition.split_norm", NORMS, "0.5"),
     ("partition.nonsplit_norm", NORMS, "0.25"),
+    ("masked.content", MASKED, "remove"),
     ("masked.public_gradient", MASKED, "coupled"),
     ("masked.public_clip", CLIPPED, "0.5"),
 ];

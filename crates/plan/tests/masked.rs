@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dapple_plan::masked::claimed_epsilon;
+use dapple_plan::spec::Masked;
 use dapple_plan::{BracketPrecision, Plan, PlanSpec, Relation};
 use proptest::prelude::*;
 
@@ -87,6 +88,56 @@ fn decoupled_tokens_cost_what_records_cost() {
 }
 
 #[test]
+fn tokens_that_are_there_or_not_cost_what_added_records_cost() {
+    for sampling in [
+        &[("batch", "50"), ("steps", "40")][..],
+        &[("sampling", "balanced"), ("epochs", "2"), ("steps", "40")],
+    ] {
+        let base =
+            [&[("records", "1000"), ("noise-multiplier", "1.5"), ("masked-content", "remove")], sampling]
+                .concat();
+        let removed = plan(&base);
+        let mut record = spec(&base);
+        (record.privacy.relation, record.masked) = (Some(Relation::AddRemove), Masked::default());
+        let record = Plan::check(&record).unwrap();
+        assert_eq!(upper(&removed), upper(&record));
+        assert_ne!(removed.hash(), record.hash());
+        let certificate = removed.price(BracketPrecision::default()).unwrap();
+        assert!(certificate.protects.contains("was there at all") && certificate.sensitivity == 1.0);
+        // One content in the place of another is two such moves, and costs more.
+        let mut substituted = spec(&base);
+        substituted.masked.content = None;
+        assert!(upper(&Plan::check(&substituted).unwrap()) > upper(&removed));
+    }
+    // What the paper claims for its noise is then a bound indeed, and no far one: it is the same step by Rényi divergences.
+    let removed = plan(&[
+        ("records", "9537"),
+        ("batch", "128"),
+        ("epochs", "150"),
+        ("noise-multiplier", "5.820304"),
+        ("masked-content", "remove"),
+    ]);
+    let (price, claimed) = (upper(&removed), claimed_epsilon(&removed));
+    assert!(price < claimed && claimed < 1.2 * price, "{price} {claimed}");
+}
+
+#[test]
+fn coupled_gradients_of_tokens_that_are_there_or_not_are_half_as_far_apart() {
+    // The sum of the first test with sqrt(k) / sigma for 2 sqrt(k) / sigma: the same figures at half the noise.
+    for (batch, sigma, steps, epsilon) in [("100", "1", "1", 3.8044359), ("100", "1", "3", 5.4767763)] {
+        let plan = plan(&[
+            ("records", "1000"),
+            ("batch", batch),
+            ("noise-multiplier", sigma),
+            ("steps", steps),
+            ("public-gradient", "coupled"),
+            ("masked-content", "remove"),
+        ]);
+        assert!((upper(&plan) / epsilon - 1.0).abs() < 2e-3, "{} {epsilon}", upper(&plan));
+    }
+}
+
+#[test]
 fn users_are_added_and_removed() {
     let base = [("records", "1000"), ("batch", "50"), ("noise-multiplier", "1.5"), ("steps", "40")];
     let mut users = spec(&base);
@@ -111,6 +162,7 @@ proptest! {
         steps in 1u64..300,
         clip in 0.01f64..3.0,
         without_replacement: bool,
+        removed: bool,
     ) {
         let sampling = if without_replacement { "without-replacement" } else { "poisson" };
         let (batch, sigma, steps) = (batch.to_string(), sigma.to_string(), steps.to_string());
@@ -121,6 +173,7 @@ proptest! {
             ("noise-multiplier", sigma.as_str()),
             ("steps", steps.as_str()),
             ("sampling", sampling),
+            ("masked-content", if removed { "remove" } else { "substitute" }),
         ];
         let with = |more: &[(&str, &str)]| upper(&plan(&[&base, more].concat()));
         let clipped = |clip: &str| with(&[("public-gradient", "coupled-clipped"), ("public-clip", clip)]);

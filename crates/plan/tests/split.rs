@@ -5,7 +5,8 @@
 mod common;
 
 use common::{assert_overlap, bracket, spec_of};
-use dapple_plan::{BracketPrecision, Plan, PlanSpec, Pld};
+use dapple_plan::spec::TrainSpec;
+use dapple_plan::{BracketPrecision, GradientBound, Plan, PlanSpec, Pld, RandomnessSource};
 
 fn spec(settings: &[(&str, &str)]) -> PlanSpec {
     let base = [
@@ -239,4 +240,51 @@ fn the_hash_covers_the_split() {
     for (index, hash) in hashes.iter().enumerate() {
         assert!(!hashes[..index].contains(hash), "{index}");
     }
+}
+
+/// At the noise that is stated, the run without the source costs no more, and at a little less noise it costs more.
+#[test]
+fn sources_of_randomness_are_worth_their_noise() {
+    let precision = BracketPrecision::default();
+    let split = [("submodels", "8"), ("split-fraction", "0.5")];
+    let plan_at = |noise: f64, change: &[(&'static str, &str)]| {
+        let noise = noise.to_string();
+        let settings: Vec<(&str, &str)> =
+            split.iter().chain(change).copied().chain([("noise-multiplier", noise.as_str())]).collect();
+        plan(&settings)
+    };
+    let own = plan_at(1.0, &[]);
+    let epsilon = bracket(&own).upper;
+    for (source, change) in [
+        (RandomnessSource::Submodels, &[("submodels", "1")][..]),
+        (RandomnessSource::Sampling, &[("batch", "1000")]),
+    ] {
+        let noise = own.noise_without(source, epsilon, precision).unwrap().unwrap();
+        assert!(noise > 1.05, "{source:?}: {noise}");
+        assert!(bracket(&plan_at(noise, change)).upper <= epsilon * 1.001);
+        // The search is precise to about one part in a hundred.
+        assert!(bracket(&plan_at(0.97 * noise, change)).upper > epsilon, "{source:?}: {noise}");
+    }
+    let none = |plan: &Plan, source| plan.noise_without(source, epsilon, precision).unwrap();
+    assert_eq!(none(&own, RandomnessSource::Crops), None);
+    assert_eq!(
+        none(&plan(&[("relation", "replace"), ("submodels", "4")]), RandomnessSource::Submodels),
+        None
+    );
+    let patch = plan(&[("submodels", "2"), ("image", "40x40"), ("crop", "8x8"), ("patch", "4x4")]);
+    let seen = patch.noise_without(RandomnessSource::Crops, bracket(&patch).upper, precision).unwrap();
+    assert!(seen.is_some_and(|noise| noise > 1.05), "{seen:?}");
+}
+
+#[test]
+fn parts_are_bounded_below_what_is_priced() {
+    let bound =
+        |settings: &[(&str, &str)]| GradientBound::check(&plan(settings), &TrainSpec::default()).unwrap();
+    let GradientBound::Parts { split, rest } = bound(&[("submodels", "2"), ("split-fraction", "0.3")]) else {
+        panic!("parts are clipped apart")
+    };
+    assert!(split < 0.3f64.sqrt() && rest < 0.7f64.sqrt());
+    assert!((split / 0.3f64.sqrt() - 1.0).abs() < 1e-15 && (rest / 0.7f64.sqrt() - 1.0).abs() < 1e-15);
+    assert!(matches!(bound(&[("submodels", "2")]), GradientBound::Parts { rest: 0.0, .. }));
+    assert_eq!(bound(&[("submodels", "1")]), GradientBound::Flat { max_norm: 1.0 });
 }

@@ -29,18 +29,19 @@ pub struct Cards {
 }
 
 impl Cards {
-    /// Makes an executor on the cards of these numbers; `device` is what a user calls them.
+    /// Makes an executor on the cards of these numbers, whose batches may belong to submodels of the graph; `device` is what a user calls
+    /// the cards.
     ///
     /// # Errors
     /// Cards that cannot be used, together or at all.
     pub fn new(
-        graph: &Graph,
+        (graph, submodels): (&Graph, &[Graph]),
         cards: &[usize],
         options: CudaOptions,
         addition: CudaAddition,
         device: String,
     ) -> Result<Self, CudaGroupError> {
-        let group = CudaGroup::new(graph, cards, options, addition)?;
+        let group = CudaGroup::with_submodels(graph, submodels, cards, options, addition)?;
         Ok(Self { group, state: None, sum: None, holds_parameters: false, ahead: false, device })
     }
 

@@ -26,7 +26,8 @@ pub trait Executor: Debug + Send {
     ///
     /// # Guarantee
     /// Each record adds a vector that depends on no other record and whose norm is at most [`ClippingRule::sensitivity`]; these vectors
-    /// are added without rounding. With clipping, a record whose gradient is not finite adds nothing.
+    /// are added without rounding. With clipping, a record whose gradient is not finite adds nothing. A record of a batch that belongs to a
+    /// submodel adds exactly zero to every parameter that the submodel does not read.
     ///
     /// # Errors
     /// Records that cannot be read, or a device that fails. Either way, what was summed so far is lost.

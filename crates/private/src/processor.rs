@@ -29,7 +29,16 @@ impl Processor {
     /// # Errors
     /// A graph that cannot be run, or threads that cannot be started.
     pub fn new(graph: &Graph, threads: usize) -> Result<Self, StepError> {
-        let executor = CpuExecutor::new(graph, CpuOptions { threads, ..CpuOptions::default() })?;
+        Self::with_submodels(graph, &[], threads)
+    }
+
+    /// Makes an executor as [`Processor::new`] does, whose batches may belong to submodels of the graph.
+    ///
+    /// # Errors
+    /// As [`Processor::new`], and submodels of another graph.
+    pub fn with_submodels(graph: &Graph, submodels: &[Graph], threads: usize) -> Result<Self, StepError> {
+        let options = CpuOptions { threads, ..CpuOptions::default() };
+        let executor = CpuExecutor::with_submodels(graph, submodels.to_vec(), options)?;
         Ok(Self { executor, threads, pool: None, sum: None, gradient: Vec::new() })
     }
 

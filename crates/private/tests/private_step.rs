@@ -269,7 +269,7 @@ fn a_step_of_a_card_is_its_four_parts() {
         for settings in settings(graph) {
             for private in [true, false] {
                 let mut cards =
-                    Cards::new(graph, &[0], options, CudaAddition::Host, "cuda:0".to_owned()).unwrap();
+                    Cards::new((graph, &[]), &[0], options, CudaAddition::Host, "cuda:0".to_owned()).unwrap();
                 let mut engine = CudaExecutor::new(graph, options).unwrap();
                 let layout = Layout::new(graph);
                 let title = format!("graph {index}");

@@ -35,12 +35,13 @@ impl ReproductionOptions {
 
     /// The first option that is given and has to do with training only.
     pub(crate) fn for_training(&self) -> Option<&'static str> {
-        let Training { scale, data, model, weights, seeds, steps, jobs, out } = &self.training;
+        let Training { scale, data, model, weights, pool, seeds, steps, jobs, out } = &self.training;
         first_given(&[
             ("--scale", scale.is_some()),
             ("--data", data.is_some()),
             ("--model", model.is_some()),
             ("--weights", weights.is_some()),
+            ("--pool", pool.is_some()),
             ("--seeds", seeds.is_some()),
             ("--steps", steps.is_some()),
             ("--jobs", jobs.is_some()),
@@ -66,9 +67,12 @@ pub(crate) struct Training {
     /// Trains this model of the paper's classifiers only
     #[arg(long, value_name = "MODEL", help_heading = "Training")]
     pub(crate) model: Option<Classifier>,
-    /// First weights of patch/fig13, or of the backbone of patch/fig5, under torchvision's names
+    /// First weights of patch/fig13, or of the backbone of patch/fig5, under torchvision's names; a folder of weights for mix/table3, mix/table9 and mix/table10
     #[arg(long, value_name = "FILE.safetensors", help_heading = "Training")]
     pub(crate) weights: Option<PathBuf>,
+    /// The public images that mix/table3, mix/table9 and mix/table10 show beside records: a folder for each data set, in synthetic/ and real/
+    #[arg(long, value_name = "DIR", help_heading = "Training")]
+    pub(crate) pool: Option<PathBuf>,
     /// Times that each setting is trained, from other initial weights
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100), help_heading = "Training")]
     pub(crate) seeds: Option<u64>,

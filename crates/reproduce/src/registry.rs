@@ -56,14 +56,10 @@ impl RegisteredReproduction {
         let id = self.entry.id;
         let (kind, flag, hint) = match (self.kind, options.for_training(), options.for_pricing()) {
             (ReproductionKind::Priced { .. }, Some(flag), _) => {
-                let trained: Vec<&str> = registry()
-                    .iter()
-                    .filter(|other| other.kind == ReproductionKind::Trained)
-                    .map(|other| other.entry.id)
-                    .collect();
-                ("priced, not trained", flag, format!("it is for {}", trained.join(", ")))
+                let trained = names(|kind| matches!(kind, ReproductionKind::Trained { .. }));
+                ("priced, not trained", flag, format!("it is for {trained}"))
             }
-            (ReproductionKind::Trained, _, Some(flag)) => (
+            (ReproductionKind::Trained { .. }, _, Some(flag)) => (
                 "trained, not priced",
                 flag,
                 "--scale, --seeds and --steps say how much is trained".to_owned(),
@@ -72,6 +68,13 @@ impl RegisteredReproduction {
                 return Err(ReproduceError::request(
                     format!("{id} has no number of records to change"),
                     "leave --records away; it is for patch/* and mask/*",
+                ));
+            }
+            (ReproductionKind::Trained { pool: false }, ..) if options.training.pool.is_some() => {
+                let shown = names(|kind| kind == ReproductionKind::Trained { pool: true });
+                return Err(ReproduceError::request(
+                    format!("{id} shows no public images beside records: it has no --pool"),
+                    format!("leave --pool away; it is for {shown}"),
                 ));
             }
             _ => return Ok(()),
@@ -87,6 +90,13 @@ impl RegisteredReproduction {
 #[must_use]
 pub fn registry() -> Vec<RegisteredReproduction> {
     patch::all().chain(trained::all()).chain(mask::all()).chain(partition::all()).chain(mix::all()).collect()
+}
+
+/// The names of all of a kind.
+fn names(is_one: impl Fn(ReproductionKind) -> bool) -> String {
+    let all = registry();
+    let named: Vec<&str> = all.iter().filter(|one| is_one(one.kind)).map(|one| one.entry.id).collect();
+    named.join(", ")
 }
 
 /// The figure or table with this name, in upper or lower case.

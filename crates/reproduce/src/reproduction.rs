@@ -133,7 +133,10 @@ pub enum ReproductionKind {
         records: bool,
     },
     /// Models are trained.
-    Trained,
+    Trained {
+        /// Whether public images are shown beside records.
+        pool: bool,
+    },
 }
 
 #[cfg(test)]

@@ -68,6 +68,7 @@ mod recover;
 mod results;
 mod run;
 mod step;
+mod submodels;
 mod terms;
 mod verify;
 mod witness;
@@ -100,7 +101,7 @@ pub use observer::{Event, Observer, Silent, StepReport};
 pub use optimiser::optimiser_settings;
 pub use predictor::{Prediction, Predictor};
 pub use prepare::Request;
-pub use results::{EvaluationLine, evaluations, plan_of_run};
+pub use results::{EvaluationLine, evaluations, plan_of_run, steps_lost};
 pub use run::{
     Completed, Rehearsal, RunOutcome, certify, complete, evaluate, evaluate_with, resume, resume_with,
     resume_within, start, start_within,

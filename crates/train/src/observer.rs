@@ -30,8 +30,8 @@ pub enum Event<'a> {
     Begins {
         /// Steps of the plan.
         steps: u64,
-        /// Steps that already count as taken.
-        spent: u64,
+        /// Steps after which the run goes on.
+        after: u64,
         /// Number of values that train.
         trainable: usize,
         /// Epsilon of the whole plan; `None` without privacy.

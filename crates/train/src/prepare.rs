@@ -15,6 +15,7 @@ use dapple_private::AdaptiveClip;
 
 use crate::error::TrainError;
 use crate::model::{self, Blueprint, FirstParameters};
+use crate::submodels::ModelSplit;
 use crate::terms::{Terms, price};
 
 /// A plan to train, with the folder that its paths are relative to and the masks that it names.
@@ -61,6 +62,8 @@ pub(crate) struct Prepared {
     /// The views of each phase of the plan; then the graph of each.
     pub(crate) views: Vec<Views>,
     pub(crate) graphs: Vec<Graph>,
+    /// How the model is split; `None` if every record updates all of it.
+    pub(crate) split: Option<ModelSplit>,
     pub(crate) parameters: Parameters,
     /// The model, for views of any size.
     pub(crate) blueprint: Blueprint,
@@ -114,7 +117,11 @@ impl Prepared {
             ));
         }
         notes.extend(mixing_notes(&training));
-        Ok(Self { spec, masks, training, planned, data, views, graphs, parameters, blueprint, notes })
+        let split = ModelSplit::of(&training);
+        let prepared =
+            Self { spec, masks, training, planned, data, views, graphs, split, parameters, blueprint, notes };
+        prepared.check_split()?;
+        Ok(prepared)
     }
 
     /// The phases of the plan in order, or the plan itself if it has none.
@@ -132,13 +139,29 @@ impl Prepared {
         self.training.conduct.seed.is_some()
     }
 
-    pub(crate) fn clipping(&self) -> Clipping {
-        match self.training.clipping {
+    /// Checks that the model can be split as the plan says.
+    fn check_split(&self) -> Result<(), TrainError> {
+        let Some(split) = &self.split else { return Ok(()) };
+        self.graphs.iter().try_for_each(|graph| split.submodels(graph).map(|_| ()))?;
+        self.clipping().map(|_| ())
+    }
+
+    /// How gradients are bounded.
+    ///
+    /// # Errors
+    /// A split model whose parts the plan does not bound.
+    pub(crate) fn clipping(&self) -> Result<Clipping, TrainError> {
+        let bound = self.training.clipping;
+        let of_parts = self.split.as_ref().map(|split| split.clipping(&self.graphs[0], bound)).transpose()?;
+        Ok(match bound {
             GradientBound::Off => Clipping::Off,
             GradientBound::Flat { max_norm } => Clipping::Flat { max_norm },
             GradientBound::Automatic { max_norm, stability } => Clipping::Automatic { max_norm, stability },
             GradientBound::PerLayer { max_norm } => Clipping::PerLayer { max_norm },
-        }
+            GradientBound::Parts { .. } => {
+                of_parts.flatten().expect("only a split model has parts, and their bound is one of parts")
+            }
+        })
     }
 
     /// The clip norm before the first step, where it follows a quantile.
@@ -291,13 +314,6 @@ fn refuse_plan(plan: &Plan) -> Result<(), TrainError> {
                 );
             }
             Relation::AddRemove | Relation::Replace | Relation::Patch => {}
-        }
-        if part.split().is_some() {
-            return no(
-                "partition.submodels",
-                "the whole model is trained here",
-                "leave the [partition] section out",
-            );
         }
     }
     Ok(())

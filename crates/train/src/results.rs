@@ -9,6 +9,7 @@ use crate::error::TrainError;
 use crate::evaluation::Evaluation;
 use crate::files;
 use crate::folder::Folder;
+use crate::recover::Recovered;
 
 /// An evaluation in the course of a run: a line of `metrics.jsonl`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -29,6 +30,14 @@ pub struct EvaluationLine {
 /// A folder without a run, a plan that cannot be read.
 pub fn plan_of_run(folder: &Path) -> Result<PlanSpec, TrainError> {
     Ok(Folder::new(folder).read_request()?.0)
+}
+
+/// How many of the steps that the run in a folder counts as taken changed nothing, because a crash lost their updates.
+///
+/// # Errors
+/// A ledger that cannot be read, or was edited.
+pub fn steps_lost(folder: &Path) -> Result<u64, TrainError> {
+    Ok(Recovered::read(&Folder::new(folder))?.history.lost())
 }
 
 /// The evaluations of the run in a folder, in order.

@@ -8,7 +8,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use dapple_train::{Look, Silent, Status, Verdict, certify, evaluate, resume, verify};
+use dapple_train::{Look, Silent, Status, Verdict, Warning, certify, evaluate, resume, steps_lost, verify};
 
 /// A copy of a folder to work on.
 fn copy(name: &str) -> tempfile::TempDir {
@@ -33,7 +33,8 @@ fn a_killed_run_goes_on() {
     assert!(matches!(verify(run.path(), None).unwrap(), Verdict::Valid { .. }));
     assert_eq!((outcome.certificate.status, outcome.certificate.steps_spent), (Status::Finished, 300));
     // Five steps were promised, and their updates were lost.
-    assert_eq!(outcome.updates, 295);
+    assert_eq!((outcome.updates, steps_lost(run.path()).unwrap()), (295, 5));
+    assert!(outcome.certificate.warnings.contains(&Warning::LostSteps));
 }
 
 #[test]

@@ -10,7 +10,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{model_bytes, request, write_data, write_pool};
-use dapple_train::{History, RunCertificate, Silent, TrainError, Verdict, certify, resume, start, verify};
+use dapple_train::{
+    History, RunCertificate, Silent, TrainError, Verdict, Warning, certify, resume, start, steps_lost, verify,
+};
 
 const FOLDER: &str = "DAPPLE_KILL_TEST";
 /// Part of the names of folders in which the clip norm follows a quantile.
@@ -177,6 +179,9 @@ fn a_secure_run_takes_no_step_twice_and_never_spends_more_than_planned() {
         let certificate = certify(&run).unwrap();
         assert_eq!(certificate.steps_spent, 400);
         assert_eq!(certificate.spent, certificate.planned);
+        let lost = steps_lost(&run).unwrap();
+        assert!(lost >= 400 - seen.len() as u64, "{lost} lost, {} taken", seen.len());
+        assert_eq!(certificate.warnings.contains(&Warning::LostSteps), lost > 0);
         assert!(model_bytes(&run).len() > 1000);
     }
 }

@@ -33,7 +33,7 @@ fn a_rehearsal_ends_where_a_run_does() {
         let first = common::filled(&graph);
         Ok((graph, first))
     };
-    let mut rehearsal = Rehearsal::new(&completed, records, 0.5, small_cnn).unwrap();
+    let mut rehearsal = Rehearsal::new(&completed, records, None, 0.5, small_cnn).unwrap();
     let mut last: Option<Parameters> = None;
     while let Some(weights) = rehearsal.step().unwrap() {
         last = Some(weights.clone());

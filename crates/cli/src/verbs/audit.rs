@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut request = load::training(&arguments.common)?;
     request.spec.performance = request.spec.performance.merge(&arguments.machine.performance());
     let &Arguments { canaries, confidence, pattern, .. } = arguments;
-    let options = Options { canaries, confidence, pattern: pattern.into() };
+    let options = Options { canaries, confidence, pattern: pattern.into(), ..Options::default() };
     let template = "audit {wide_bar:.cyan/dim} {pos}/{len}  {eta} left";
     let bar = bar(0, arguments.common.output.quiet, template);
     let found = audit(&request, &options, &mut |step, steps| {

@@ -2,9 +2,10 @@
 
 use clap::Args;
 use dapple_plan::masked::claimed_epsilon;
+use dapple_plan::spec::MaskedContent;
 use dapple_plan::{
-    AllocationBound, BalancedBound, BracketPrecision, Certificate, Plan, PlanError, PublicTokens, Relation,
-    Sampling, Scheme, Split, baseline, number,
+    AllocationBound, BalancedBound, BracketPrecision, Certificate, MaskedTokens, Plan, PlanError,
+    PublicTokens, RandomnessSource, Relation, Sampling, Scheme, Split, baseline, number,
 };
 use dapple_report::{Column, Table, TextStyle};
 use serde::Serialize;
@@ -75,6 +76,7 @@ pub(crate) fn explain(
     ));
     factors.extend(masked(plan));
     factors.extend(revealed(plan, precision)?);
+    factors.extend(worth(plan, certificate, precision)?);
     factors.extend(elsewhere(plan, precision)?);
     factors.extend(others(plan, certificate, baselines, precision)?);
     Ok(factors)
@@ -135,6 +137,35 @@ fn revealed(plan: &Plan, precision: BracketPrecision) -> Result<Vec<Factor>, Pla
         let rdp = reported(plan.price_rdp())?.map(|certificate| certificate.epsilon.upper);
         let meaning = "the same run by Rényi divergences, as in the paper on partitioning".to_owned();
         factors.push(Factor { name: "epsilon, rényi", value: rdp, meaning });
+    }
+    Ok(factors)
+}
+
+/// Says what each source of a split model's randomness is worth: the noise that the same epsilon would take without it.
+fn worth(
+    plan: &Plan,
+    certificate: &Certificate,
+    precision: BracketPrecision,
+) -> Result<Vec<Factor>, PlanError> {
+    if plan.split().is_none() {
+        return Ok(Vec::new());
+    }
+    let mut factors = Vec::new();
+    for (source, name, meaning) in [
+        (
+            RandomnessSource::Sampling,
+            "noise, no sampling",
+            "the noise multiplier that this epsilon would take if every step saw every record",
+        ),
+        (
+            RandomnessSource::Submodels,
+            "noise, known submodels",
+            "the same if it were known which submodel a record updates",
+        ),
+        (RandomnessSource::Crops, "noise, no crop", "the same if every view showed the region"),
+    ] {
+        let value = plan.noise_without(source, certificate.epsilon.upper, precision)?;
+        factors.extend(value.map(|value| Factor { name, value: Some(value), meaning: meaning.to_owned() }));
     }
     Ok(factors)
 }
@@ -225,18 +256,27 @@ fn spatial(plan: &Plan) -> Vec<Factor> {
     factors
 }
 
-/// What the masked paper claims for this run, and why the claim does not hold.
+/// What the masked paper claims for this run, and whether the claim holds.
 fn masked(plan: &Plan) -> Option<Factor> {
-    let why = match plan.public_tokens()? {
-        PublicTokens::Decoupled => "substituted tokens move the sum by two clip norms, not by one",
-        PublicTokens::CoupledClipped { .. } | PublicTokens::Coupled => {
-            "substituted tokens move the sum by two clip norms, not by one, and the public gradient of the same records can reveal who was drawn"
+    let MaskedTokens { content, public } = plan.masked()?;
+    let verdict = match (content, public) {
+        (MaskedContent::Remove, PublicTokens::Decoupled) => {
+            "it holds for private tokens that are there or not, with public batches of their own"
+        }
+        (MaskedContent::Substitute, PublicTokens::Decoupled) => {
+            "it does not hold: substituted tokens move the sum by two clip norms, not by one"
+        }
+        (MaskedContent::Remove, PublicTokens::CoupledClipped { .. } | PublicTokens::Coupled) => {
+            "it does not hold: the public gradient of the same records can reveal who was drawn"
+        }
+        (MaskedContent::Substitute, PublicTokens::CoupledClipped { .. } | PublicTokens::Coupled) => {
+            "it does not hold: substituted tokens move the sum by two clip norms, not by one, and the public gradient of the same records can reveal who was drawn"
         }
     };
     Some(Factor {
         name: "epsilon, claimed",
         value: Some(claimed_epsilon(plan)),
-        meaning: format!("claimed by the masked paper, Theorem 1; it does not hold: {why}"),
+        meaning: format!("claimed by the masked paper, Theorem 1; {verdict}"),
     })
 }
 

@@ -19,6 +19,8 @@ pub struct Microbatch {
     pub inputs: Vec<f32>,
     /// Views of each sample.
     pub views: usize,
+    /// The submodel that all records of the microbatch update; `None` for the whole model. It is a secret of the run, like the records.
+    pub submodel: Option<usize>,
     /// How many records of the step came in earlier microbatches.
     pub first: usize,
     /// Records of the whole step; 0 for an empty Poisson batch, which comes as one microbatch without records.

@@ -51,13 +51,19 @@ pub struct LoaderKeys {
     pub views: PurposeKey,
     /// Which records are clipped together.
     pub clip_groups: PurposeKey,
+    /// Which submodel each record updates.
+    pub submodels: PurposeKey,
 }
 
 impl LoaderKeys {
     /// The keys that follow from a master key.
     #[must_use]
     pub fn of(master: &MasterKey) -> Self {
-        Self { views: master.purpose(Purpose::Views), clip_groups: master.purpose(Purpose::ClipGroups) }
+        Self {
+            views: master.purpose(Purpose::Views),
+            clip_groups: master.purpose(Purpose::ClipGroups),
+            submodels: master.purpose(Purpose::Submodels),
+        }
     }
 }
 
@@ -140,7 +146,7 @@ impl Loader {
                 TargetKind::Class => 1,
                 TargetKind::LabelMap => views.positions(),
             };
-            let sets = vec![SampleSet { together, records, views: count }];
+            let sets = vec![SampleSet { together, records, views: count, submodel: None }];
             let step = Step { step: 0, phase: 0, sets, view_length: views.view_length(), label_length };
             worker.step(&step, |records, output, labels: &mut [u32]| {
                 records.iter().try_for_each(|&record| {

@@ -2,7 +2,7 @@
 
 use super::LoaderKeys;
 use super::worker::{LoaderWorker, SampleSet, Step};
-use crate::sampler::{Draw, clip_groups};
+use crate::sampler::{Draw, by_submodel, clip_groups};
 use crate::{DataError, Dataset, StepKey, Target, TargetKind, Views};
 
 /// Makes and sends the microbatches of a step whose records are drawn. Returns `false` once nobody wants them any more.
@@ -39,17 +39,29 @@ pub(super) fn train(
     }
 }
 
-/// The samples of a step: each record by itself, or the groups that records joined.
+/// The samples of a step: each record by itself, the groups that records joined, or the records of each submodel. No plan has both groups
+/// and submodels.
 fn sample_sets(draw: &Draw, views: &Views, keys: &LoaderKeys) -> Vec<SampleSet> {
-    let set = |(together, records)| SampleSet { together, records, views: views.count_together(together) };
-    match draw.clip_groups {
-        Some(groups) if !draw.indices.is_empty() => {
-            clip_groups(&keys.clip_groups.step(draw.step), &draw.indices, groups)
-                .into_iter()
-                .map(set)
-                .collect()
-        }
-        _ => vec![set((1, draw.indices.clone()))],
+    let set = |together, records, submodel| SampleSet {
+        together,
+        records,
+        views: views.count_together(together),
+        submodel,
+    };
+    let whole = || vec![set(1, draw.indices.clone(), None)];
+    if draw.indices.is_empty() {
+        return whole();
+    }
+    match (draw.clip_groups, &draw.submodels) {
+        (Some(groups), _) => clip_groups(&keys.clip_groups.step(draw.step), &draw.indices, groups)
+            .into_iter()
+            .map(|(together, records)| set(together, records, None))
+            .collect(),
+        (None, Some(law)) => by_submodel(&keys.submodels.step(draw.step), &draw.indices, law)
+            .into_iter()
+            .map(|(submodel, records)| set(1, records, Some(submodel)))
+            .collect(),
+        (None, None) => whole(),
     }
 }
 

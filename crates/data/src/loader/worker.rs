@@ -40,7 +40,7 @@ pub(super) struct Step {
     pub(super) label_length: usize,
 }
 
-/// Samples with equally many records and views.
+/// Samples with equally many records and views, all of which go through the same submodel.
 pub(super) struct SampleSet {
     /// Records of each sample.
     pub(super) together: usize,
@@ -48,6 +48,8 @@ pub(super) struct SampleSet {
     pub(super) records: Vec<usize>,
     /// Views of each sample.
     pub(super) views: usize,
+    /// The submodel; `None` for the whole model.
+    pub(super) submodel: Option<usize>,
 }
 
 impl SampleSet {
@@ -98,6 +100,7 @@ impl LoaderWorker {
                     labels: labels.into(),
                     inputs,
                     views: set.views,
+                    submodel: set.submodel,
                     first,
                     total,
                 };

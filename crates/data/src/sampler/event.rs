@@ -3,7 +3,7 @@
 use dapple_plan::{Plan, Sampling, Scheme};
 use serde::{Deserialize, Serialize};
 
-/// The accounting event of one step: everything that its price depends on beside the plan's relation.
+/// The accounting event of one step: everything that its price depends on beside the plan's relation and partition.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SamplingEvent {

@@ -4,6 +4,7 @@ mod balanced;
 mod event;
 mod groups;
 mod poisson;
+mod submodels;
 #[cfg(test)]
 mod tests;
 
@@ -19,9 +20,11 @@ use poisson::Rate;
 
 pub use event::SamplingEvent;
 pub(crate) use groups::clip_groups;
+pub use submodels::SubmodelLaw;
+pub(crate) use submodels::by_submodel;
 
 /// The records of one step, in growing order. A Poisson draw may be empty, and even then the step adds noise.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Draw {
     /// The step, from 0.
     pub step: u64,
@@ -31,6 +34,8 @@ pub struct Draw {
     pub indices: Vec<usize>,
     /// How many groups the records are clipped in; `None` if each is clipped by itself.
     pub clip_groups: Option<u64>,
+    /// How records draw their submodels; `None` if each updates the whole model.
+    pub submodels: Option<Arc<SubmodelLaw>>,
 }
 
 /// Draws the records of every step of a plan. A draw is a function of (key, step) alone, so a run can go on from any step if only the key
@@ -60,6 +65,7 @@ struct Phase {
     steps: u64,
     event: SamplingEvent,
     clip_groups: Option<u64>,
+    submodels: Option<Arc<SubmodelLaw>>,
 }
 
 impl Sampler {
@@ -80,7 +86,8 @@ impl Sampler {
                 return Err(DataError::BatchTooLarge { batch: part.batch(), records });
             }
             let (steps, event, clip_groups) = (part.steps(), SamplingEvent::of(part), part.clip_groups());
-            phases.push(Phase { first_step, steps, event, clip_groups });
+            let submodels = SubmodelLaw::of(part).map(Arc::new);
+            phases.push(Phase { first_step, steps, event, clip_groups, submodels });
             first_step += part.steps();
         }
         Ok(Self { key, records, phases, allocation: None })
@@ -119,6 +126,7 @@ impl Sampler {
     pub fn draw(&mut self, step: u64) -> Result<Draw, DataError> {
         let phase = self.phase(step)?;
         let Phase { first_step, event, clip_groups, .. } = self.phases[phase];
+        let submodels = self.phases[phase].submodels.clone();
         let indices = match event.sampling() {
             Sampling::Poisson => {
                 Rate::new(event.batch, self.records).toss(self.records, &mut self.key.step(step).stream(0))
@@ -139,7 +147,7 @@ impl Sampler {
                 indices
             }
         };
-        Ok(Draw { step, phase, indices, clip_groups })
+        Ok(Draw { step, phase, indices, clip_groups, submodels })
     }
 
     fn fixed_size(&self, step: u64, batch: u64) -> Vec<usize> {

@@ -10,12 +10,14 @@ use crate::{DataError, Dataset, Values};
 
 /// Width and height of a scene.
 pub const SCENE_SIDE: u32 = 128;
+/// Width and height of a garment.
+pub const GARMENT_SIDE: u32 = 28;
 /// The ground in a label map.
 pub const GROUND: u8 = 255;
 
 pub(super) const PIXELS: usize = SIDE * SIDE;
 const SIDE: usize = SCENE_SIDE as usize;
-const GARMENT: usize = 28;
+const GARMENT: usize = GARMENT_SIDE as usize;
 /// Distance between neighbouring garments, before each is moved a little.
 const PITCH: u64 = 27;
 /// Each garment is moved by less than this along each axis.

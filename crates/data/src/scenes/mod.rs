@@ -15,7 +15,7 @@ use crate::formats::{PackedImages, idx_in_memory};
 use crate::{DataError, Dataset, Image, Target};
 use compose::Composer;
 
-pub use compose::{GROUND, SCENE_SIDE, Scene};
+pub use compose::{GARMENT_SIDE, GROUND, SCENE_SIDE, Scene};
 
 /// Names of the classes.
 pub const CLASS_NAMES: [&str; 10] =
@@ -84,8 +84,11 @@ impl FashionScenes {
     }
 }
 
-/// The embedded garments.
-fn garments(part: ScenePart) -> Result<PackedImages, DataError> {
+/// The embedded garments themselves, each of [`GARMENT_SIDE`] by [`GARMENT_SIDE`] pixels, in the order of their classes.
+///
+/// # Errors
+/// None in practice, because the garments are embedded in the program.
+pub fn garments(part: ScenePart) -> Result<PackedImages, DataError> {
     let (images, labels): (&'static [u8], &'static [u8]) = match part {
         ScenePart::Train => (
             include_bytes!("../../assets/fashion-mnist/train-images.idx.gz"),

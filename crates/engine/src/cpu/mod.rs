@@ -2,6 +2,7 @@
 
 mod accumulate;
 pub(crate) mod affine;
+mod arranged;
 mod backward;
 mod form;
 mod forward;
@@ -14,6 +15,7 @@ pub(crate) mod operation;
 mod plan;
 pub(crate) mod pointwise;
 mod program;
+mod programs;
 mod resample;
 mod schedule;
 mod scheduler;
@@ -38,17 +40,18 @@ use crate::error::EngineError;
 use crate::layout::Layout;
 use crate::stats::StepStats;
 use accumulate::Pending;
+use arranged::ArrangedWeights;
 pub(crate) use form::{Form, Transfer};
 pub(crate) use gemm::{Gemm, PreparedWeights, reversed_pairs, window_pairs};
 use kernel::Lanes;
 use program::CpuProgram;
-use pulp::bytemuck;
+use programs::StepPrograms;
 pub(crate) use resample::ResampleKernel;
 use sum::Numbers;
 pub use sum::{GradientSum, Total};
 use together::Together;
 pub(crate) use transfers::TransferKernel;
-use worker::{CpuWorker, ItemWork, grow};
+use worker::{CpuWorker, ItemWork};
 
 /// How an executor uses the machine. Nothing changes a result by a single bit, except whether activations are computed twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,7 +68,7 @@ pub struct CpuOptions {
     pub checkpoints: bool,
 }
 
-/// Runs one graph on the processor.
+/// Runs one graph on the processor, and the submodels of it.
 #[derive(Debug)]
 pub struct CpuExecutor {
     graph: Graph,
@@ -73,8 +76,10 @@ pub struct CpuExecutor {
     options: CpuOptions,
     lanes: Lanes,
     pool: rayon::ThreadPool,
-    training: Option<(usize, CpuProgram)>,
+    training: StepPrograms,
+    weights: ArrangedWeights,
     inference: CpuProgram,
+    inference_weights: ArrangedWeights,
     workers: Vec<CpuWorker>,
     inference_workers: Vec<CpuWorker>,
     together: Together,
@@ -90,8 +95,6 @@ pub struct CpuExecutor {
 pub struct Loaded<'e, 'p> {
     executor: &'e mut CpuExecutor,
     parameters: &'p Parameters,
-    training_ready: bool,
-    inference_ready: bool,
 }
 
 impl CpuExecutor {
@@ -100,6 +103,19 @@ impl CpuExecutor {
     /// # Errors
     /// If the threads cannot be started.
     pub fn new(graph: &Graph, options: CpuOptions) -> Result<Self, EngineError> {
+        Self::with_submodels(graph, Vec::new(), options)
+    }
+
+    /// Makes an executor for a graph and for submodels of it, as [`Graph::submodels`] makes them. Submodels run one after the other in the
+    /// same memory, and share the arranged weights, so that they take no more memory than the whole model does.
+    ///
+    /// # Errors
+    /// If the threads cannot be started, or a submodel has other parameters than the graph.
+    pub fn with_submodels(
+        graph: &Graph,
+        submodels: Vec<Graph>,
+        options: CpuOptions,
+    ) -> Result<Self, EngineError> {
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
@@ -109,14 +125,17 @@ impl CpuExecutor {
             .build()
             .map_err(|error| EngineError::Threads { threads, reason: error.to_string() })?;
         let options = CpuOptions { threads, ..options };
+        let layout = Layout::new(graph);
         Ok(Self {
             graph: graph.clone(),
-            layout: Layout::new(graph),
+            training: StepPrograms::new(&layout, submodels)?,
+            layout,
             options,
             lanes: Lanes::detect(),
             pool,
-            training: None,
+            weights: ArrangedWeights::new(graph, true),
             inference: CpuProgram::inference(graph, &options),
+            inference_weights: ArrangedWeights::new(graph, false),
             workers: Vec::new(),
             inference_workers: Vec::new(),
             together: Together::default(),
@@ -163,7 +182,9 @@ impl CpuExecutor {
         if !parameters.fit(&self.graph) {
             return Err(EngineError::Parameters);
         }
-        Ok(Loaded { executor: self, parameters, training_ready: false, inference_ready: false })
+        self.weights.expire();
+        self.inference_weights.expire();
+        Ok(Loaded { executor: self, parameters })
     }
 }
 
@@ -182,15 +203,13 @@ impl Loaded<'_, '_> {
             lanes,
             pool,
             inference: program,
+            inference_weights: weights,
             inference_workers: workers,
             together,
             ..
         } = executor;
-        if !self.inference_ready {
-            pool.install(|| program.prepare(*lanes, self.parameters));
-            self.inference_ready = true;
-        }
-        let shared = program.shared(graph, layout, *lanes, self.parameters);
+        pool.install(|| weights.arrange(program, *lanes, self.parameters));
+        let shared = program.shared(graph, layout, *lanes, self.parameters, weights);
         let len: usize = graph.output_shape().iter().product();
         let mut outputs = vec![0.0; samples * len];
         let mut start = 0;
@@ -222,7 +241,8 @@ impl Loaded<'_, '_> {
     /// # Guarantee
     /// Each sample adds a vector whose norm is at most [`ClippingRule::sensitivity`], and no bit of which depends on another sample. With
     /// clipping, a sample whose gradient is not finite adds nothing, and the result is the same to the last bit for every number of
-    /// threads, every order of samples and every way of splitting the batch into calls.
+    /// threads, every order of samples and every way of splitting the batch into calls. A sample that goes through a submodel adds exactly
+    /// zero to every parameter that the submodel does not read.
     pub fn clipped_sum(
         &mut self,
         batch: &Batch<'_>,
@@ -233,11 +253,9 @@ impl Loaded<'_, '_> {
         let samples = batch.check(&executor.graph)?;
         sum.check(&executor.layout)?;
         let views = batch.views;
-        if executor.training.as_ref().is_none_or(|(planned, _)| *planned != views) {
-            let CpuExecutor { graph, layout, options, .. } = &*executor;
-            executor.training = Some((views, CpuProgram::training(graph, layout, views, options)));
+        let whole = (&executor.graph, &executor.layout);
+        if executor.training.choose(whole, batch.submodel, views, &executor.options)? {
             executor.workers.clear();
-            self.training_ready = false;
         }
         let CpuExecutor {
             graph,
@@ -246,14 +264,15 @@ impl Loaded<'_, '_> {
             pool,
             layout,
             training,
+            weights,
             workers,
             together,
             pending,
             carried,
             ..
         } = executor;
-        let (_, program) = training.as_mut().expect("the step was planned above");
-        let sharing = program.sharing(options);
+        let (graph, program) = training.chosen(graph);
+        let sharing = program.sharing(&training.options(options));
         let mut stats = StepStats {
             losses: Vec::with_capacity(samples),
             norms: Vec::with_capacity(samples),
@@ -263,11 +282,8 @@ impl Loaded<'_, '_> {
         // Everything is done in one visit to the pool, because a short step would mostly wait for the pool to wake up.
         pool.install(|| {
             sum.reserve(rule, samples)?;
-            if !self.training_ready {
-                program.prepare(*lanes, self.parameters);
-                self.training_ready = true;
-            }
-            let shared = program.shared(graph, layout, *lanes, self.parameters);
+            weights.arrange(program, *lanes, self.parameters);
+            let shared = program.shared(graph, layout, *lanes, self.parameters, weights);
             let mut start = 0;
             while start < samples {
                 let chunk = (samples - start).min(sharing.chunk()).min(sum.room());
@@ -281,7 +297,7 @@ impl Loaded<'_, '_> {
                     let (inputs, batch, norms) = (batch.inputs, Some(batch), rule.unit().is_some());
                     ItemWork { inputs, batch, views, first, items, parallel, norms }
                 };
-                let clip = |worker: &mut CpuWorker| program.clip(worker, rule, views);
+                let clip = |worker: &mut CpuWorker| program.clip(worker, (rule, layout), weights, views);
                 shared.run(active, scratch, work, clip, together);
                 program.report(active, rule, views, &mut stats);
                 if sum.is_full_for(chunk) {
@@ -304,7 +320,7 @@ impl Loaded<'_, '_> {
     /// # Errors
     /// If the sum belongs to another graph.
     pub fn total(&mut self, mut sum: GradientSum) -> Result<Total, EngineError> {
-        let CpuExecutor { pool, layout, training, spare, carried, .. } = &mut *self.executor;
+        let CpuExecutor { pool, layout, training, weights, spare, carried, .. } = &mut *self.executor;
         sum.check(layout)?;
         // A projection is rounded to a fraction of a unit.
         let digits = if layout.standardised() { FRACTION } else { 0 };
@@ -314,14 +330,7 @@ impl Loaded<'_, '_> {
             if wide {
                 sum.carry(carried, digits);
             }
-            let Some((_, program)) = training else { return };
-            let len = program.spare(layout);
-            grow(spare, if wide { len } else { len.div_ceil(2) });
-            match sum.numbers() {
-                Numbers::Whole(_) if wide => program.export(layout, sum.carried(), spare),
-                Numbers::Whole(values) => program.export(layout, values, bytemuck::cast_slice_mut(spare)),
-                Numbers::Plain(values) => program.export(layout, values, bytemuck::cast_slice_mut(spare)),
-            }
+            training.export(layout, weights, (&mut sum, wide), spare);
         });
         Ok(sum.into_total(digits))
     }

@@ -23,11 +23,11 @@ impl SchedulePlan {
         Self::by_group(steps, options, (false, false), 1, deferred, bytes)
     }
 
-    /// The plan of a training step. If a sample takes more than `limit` bytes, activations are computed twice, unless the options say how
-    /// much memory samples may take.
+    /// The plan of a training step, which computes gradients of `trained` numbers. If a sample takes more than `limit` bytes, activations are
+    /// computed twice, unless the options say how much memory samples may take.
     pub(crate) fn training(
         steps: &CpuSteps,
-        layout: &Layout,
+        (layout, trained): (&Layout, usize),
         views: usize,
         options: &CpuOptions,
         limit: usize,
@@ -39,7 +39,7 @@ impl SchedulePlan {
                 weights.filter_map(|(step, _)| step.kernel.product().map(Gemm::weight_len)).sum();
             let bytes = |schedule: &Schedule| {
                 let Bytes { worker, sample } = schedule.bytes(views);
-                Bytes { worker, sample: sample + 4 * layout.len().saturating_sub(unwritten) }
+                Bytes { worker, sample: sample + 4 * trained.saturating_sub(unwritten) }
             };
             Self::by_group(steps, options, (true, checkpoints), views, deferred, bytes)
         };
@@ -96,7 +96,7 @@ mod tests {
             let steps = lower(&graph, true);
             let bytes = |checkpoints| {
                 let options = CpuOptions { threads: 1, group: 1, checkpoints, ..CpuOptions::default() };
-                SchedulePlan::training(&steps, &layout, 1, &options, usize::MAX).bytes.sample
+                SchedulePlan::training(&steps, (&layout, layout.len()), 1, &options, usize::MAX).bytes.sample
             };
             let (all, some) = (bytes(false), bytes(true));
             assert!(3 * some < 2 * all, "{some} of {all}");
@@ -108,7 +108,8 @@ mod tests {
         let graph = resnet(ResNet::R50, &[3, 96, 96], 10, Norm::Group(32)).unwrap();
         let (layout, steps) = (Layout::new(&graph), lower(&graph, true));
         let options = CpuOptions { threads: 2, ..CpuOptions::default() };
-        let plan = |options, limit| SchedulePlan::training(&steps, &layout, 1, &options, limit);
+        let plan =
+            |options, limit| SchedulePlan::training(&steps, (&layout, layout.len()), 1, &options, limit);
         let forward = |plan: &SchedulePlan| {
             plan.schedule.actions.iter().filter(|action| action.kind == ActionKind::Forward).count()
         };

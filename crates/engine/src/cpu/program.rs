@@ -1,14 +1,16 @@
-//! A graph compiled for one purpose: its steps, its schedule, its arranged weights, and where its gradients go.
+//! A graph compiled for one purpose: its steps, its schedule, and where its gradients go.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use dapple_graph::{Graph, Parameters};
+use dapple_graph::{Graph, ParameterId, Parameters};
 use rayon::prelude::*;
 
 use super::CpuOptions;
+use super::arranged::ArrangedWeights;
 use super::form::{Form, Transfer};
-use super::gemm::PreparedWeights;
 use super::kernel::Lanes;
+use super::operation::WeightedKernel;
 use super::plan::SchedulePlan;
 use super::pointwise;
 use super::schedule::{ActionKind, Schedule};
@@ -18,7 +20,7 @@ use super::sum::BLOCK;
 use super::summand::Summand;
 use super::worker::{CpuWorker, Scratch, Shared};
 use crate::clipping::ClippingRule;
-use crate::layout::{Layout, LayoutEntry};
+use crate::layout::Layout;
 use crate::stats::StepStats;
 
 /// A compiled graph.
@@ -27,7 +29,8 @@ pub(crate) struct CpuProgram {
     pub(crate) steps: CpuSteps,
     pub(crate) schedule: Schedule,
     bytes: Bytes,
-    prepared: Vec<PreparedWeights>,
+    /// For every parameter, the step that multiplies by it as its weight, if there is one.
+    multiplying: Vec<Option<usize>>,
     places: Vec<Option<Range<usize>>>,
     pub(crate) materialised: usize,
     /// For every trainable parameter, how its gradient is made.
@@ -42,7 +45,8 @@ pub(crate) struct CpuProgram {
 pub(crate) struct GradientSource {
     /// The step that multiplies by the parameter as its weight, if there is one.
     pub(crate) step: Option<usize>,
-    /// Where the gradient lies among a sample's written gradients; `None` if it is deferred.
+    /// Where the gradient lies among a sample's written gradients; `None` if it is deferred, or zero because no output depends on the
+    /// parameter.
     pub(crate) place: Option<Range<usize>>,
     /// Whether the gradient is summed in the kernel's order, which is not the parameter's own.
     arranged: bool,
@@ -79,26 +83,33 @@ impl CpuProgram {
 
     pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize, options: &CpuOptions) -> Self {
         let steps = lower(graph, true);
-        let plan = SchedulePlan::training(&steps, layout, views, options, TOTAL_BYTES);
+        let read = trained(graph);
+        let own = layout.entries().iter().filter(|entry| read.contains(&entry.id));
+        let trained = own.map(|entry| entry.range.len()).sum();
+        let plan = SchedulePlan::training(&steps, (layout, trained), views, options, TOTAL_BYTES);
         Self::new(graph, steps, plan, Some(layout))
     }
 
     fn new(graph: &Graph, steps: CpuSteps, plan: SchedulePlan, layout: Option<&Layout>) -> Self {
         let SchedulePlan { schedule, bytes, deferred } = plan;
         let mut places = vec![None; graph.parameters().len()];
+        let mut multiplying = vec![None; graph.parameters().len()];
+        for (index, step) in steps.steps.iter().enumerate() {
+            if let Some(kernel) = step.kernel.weighted() {
+                multiplying[kernel.weight().index()] = Some(index);
+            }
+        }
+        let read = trained(graph);
         let (mut materialised, mut means) = (0, 0);
         let mut sources = Vec::new();
         for entry in layout.map_or(&[][..], Layout::entries) {
-            let step = steps
-                .steps
-                .iter()
-                .position(|step| step.kernel.weighted().is_some_and(|kernel| kernel.weight() == entry.id));
+            let step = multiplying[entry.id.index()];
             let deferred = step.filter(|&step| deferred[step]).and_then(|step| {
                 let action =
                     schedule.actions.iter().find(|a| a.step == step && a.kind == ActionKind::Backward)?;
                 Some(Deferred { input: action.inputs[0], gradient: action.gradient? })
             });
-            let place = deferred.is_none().then(|| {
+            let place = (deferred.is_none() && read.contains(&entry.id)).then(|| {
                 let place = materialised..materialised + entry.range.len();
                 materialised = place.end;
                 places[entry.id.index()] = Some(place.clone());
@@ -119,8 +130,7 @@ impl CpuProgram {
         let logical = Form::row_major(&form.shape);
         let transfer = Transfer::whole(form, &logical);
         let output = (last.map_or(0, |action| action.output), transfer);
-        let prepared = vec![PreparedWeights::default(); steps.steps.len()];
-        Self { steps, schedule, bytes, prepared, places, materialised, sources, means, output }
+        Self { steps, schedule, bytes, multiplying, places, materialised, sources, means, output }
     }
 
     /// How samples are shared among threads.
@@ -128,14 +138,14 @@ impl CpuProgram {
         SampleSharing::new(options, self.bytes)
     }
 
-    /// Arranges the weights of every layer.
-    pub(crate) fn prepare(&mut self, lanes: Lanes, parameters: &Parameters) {
-        let steps = &self.steps.steps;
-        steps.par_iter().zip(&mut self.prepared).for_each(|(step, prepared)| {
-            if let Some(kernel) = step.kernel.weighted() {
-                kernel.prepare(lanes, parameters, steps[step.inputs[0]].needs_gradient, prepared);
-            }
-        });
+    /// How many bytes the workers take.
+    pub(crate) fn worker_bytes(&self, options: &CpuOptions) -> usize {
+        self.sharing(options).bytes(self.bytes)
+    }
+
+    /// The kernel that multiplies by a parameter as its weight, if there is one.
+    pub(crate) fn multiplying(&self, parameter: usize) -> Option<&dyn WeightedKernel> {
+        self.steps.steps[self.multiplying[parameter]?].kernel.weighted()
     }
 
     pub(crate) fn shared<'a>(
@@ -144,6 +154,7 @@ impl CpuProgram {
         layout: &'a Layout,
         lanes: Lanes,
         parameters: &'a Parameters,
+        weights: &'a ArrangedWeights,
     ) -> Shared<'a> {
         Shared {
             graph,
@@ -151,7 +162,7 @@ impl CpuProgram {
             schedule: &self.schedule,
             lanes,
             parameters,
-            prepared: &self.prepared,
+            weights,
             places: &self.places,
             materialised: self.materialised,
             layout,
@@ -181,7 +192,13 @@ impl CpuProgram {
     }
 
     /// Takes the norms that the layers have not taken yet, and decides the samples' clipping factors.
-    pub(crate) fn clip(&self, worker: &mut CpuWorker, rule: &ClippingRule, views: usize) {
+    pub(crate) fn clip(
+        &self,
+        worker: &mut CpuWorker,
+        (rule, layout): (&ClippingRule, &Layout),
+        weights: &ArrangedWeights,
+        views: usize,
+    ) {
         let entries = self.sources.len();
         let CpuWorker { materialised, losses, squared, factors, filter_factors, .. } = worker;
         for sample in 0..losses.len() / views {
@@ -200,10 +217,10 @@ impl CpuProgram {
             }
             let factors = &mut factors[sample * entries..][..entries];
             rule.factors(squared, factors);
-            for (source, &factor) in self.sources.iter().zip(&*factors) {
-                if let (Some(means), Some(step)) = (&source.means, source.step) {
+            for ((source, entry), &factor) in self.sources.iter().zip(layout.entries()).zip(&*factors) {
+                if let Some(means) = &source.means {
                     let own = &mut filter_factors[sample * self.means..][means.clone()];
-                    for (own, inverse) in own.iter_mut().zip(&self.prepared[step].inverses) {
+                    for (own, inverse) in own.iter_mut().zip(&weights.get(entry.id.index()).inverses) {
                         *own = factor * inverse;
                     }
                 }
@@ -234,30 +251,44 @@ impl CpuProgram {
         }
     }
 
-    fn arranged<'s>(
-        &'s self,
-        layout: &'s Layout,
-    ) -> impl Iterator<Item = (&'s GradientSource, &'s LayoutEntry)> {
-        self.sources.iter().zip(layout.entries()).filter(|(source, _)| source.arranged)
+    /// The kernel in whose order the gradient of a trainable parameter is summed, if that is not the parameter's own.
+    fn arranging(&self, entry: usize) -> Option<&dyn WeightedKernel> {
+        let source = self.sources.get(entry).filter(|source| source.arranged)?;
+        self.steps.steps[source.step?].kernel.weighted()
     }
+}
 
-    /// How many numbers of spare memory [`CpuProgram::export`] needs.
-    pub(crate) fn spare(&self, layout: &Layout) -> usize {
-        self.arranged(layout).map(|(_, entry)| entry.range.len()).max().unwrap_or(0)
-    }
+/// The parameters that some node reads through which a gradient passes. The gradients of all others are zero.
+fn trained(graph: &Graph) -> BTreeSet<ParameterId> {
+    let nodes = graph.nodes().iter().zip(graph.needs_gradient()).filter(|(_, needs)| *needs);
+    nodes.flat_map(|(node, _)| node.op.parameters()).collect()
+}
 
-    /// Puts every parameter's sum into the parameter's own order, by way of the spare memory.
-    pub(crate) fn export<T: Summand>(&self, layout: &Layout, gradient: &mut [T], spare: &mut [T]) {
-        for (source, entry) in self.arranged(layout) {
-            let Some(step) = source.step else { continue };
-            let part = &mut gradient[entry.range.clone()];
-            let sum = &mut spare[..part.len()];
-            sum.par_chunks_mut(BLOCK)
-                .zip(part.par_chunks(BLOCK))
-                .for_each(|(to, from)| to.copy_from_slice(from));
-            if let Some(kernel) = self.steps.steps[step].kernel.weighted() {
-                kernel.export(&self.prepared[step], T::exported(sum, part));
-            }
+/// How many numbers of spare memory [`export`] needs.
+pub(crate) fn spare<'p>(programs: impl Iterator<Item = &'p CpuProgram> + Clone, layout: &Layout) -> usize {
+    let entries = layout.entries().iter().enumerate();
+    let arranged =
+        entries.filter(|(index, _)| programs.clone().any(|program| program.arranging(*index).is_some()));
+    arranged.map(|(_, entry)| entry.range.len()).max().unwrap_or(0)
+}
+
+/// Puts every parameter's sum into the parameter's own order, by way of the spare memory. The programs are those that added to the sum; a
+/// parameter by which none of them multiplied has a sum of zero, in any order.
+pub(crate) fn export<'p, T: Summand>(
+    programs: impl Iterator<Item = &'p CpuProgram> + Clone,
+    layout: &Layout,
+    weights: &ArrangedWeights,
+    gradient: &mut [T],
+    spare: &mut [T],
+) {
+    for (index, entry) in layout.entries().iter().enumerate() {
+        let Some(kernel) = programs.clone().find_map(|program| program.arranging(index)) else { continue };
+        if !weights.was_arranged(entry.id.index()) {
+            continue;
         }
+        let part = &mut gradient[entry.range.clone()];
+        let sum = &mut spare[..part.len()];
+        sum.par_chunks_mut(BLOCK).zip(part.par_chunks(BLOCK)).for_each(|(to, from)| to.copy_from_slice(from));
+        kernel.export(weights.get(entry.id.index()), T::exported(sum, part));
     }
 }

@@ -53,6 +53,12 @@ impl SampleSharing {
         self.workers * self.group
     }
 
+    /// How many bytes all workers take, each of which takes this many.
+    pub(crate) fn bytes(&self, bytes: Bytes) -> usize {
+        let worker = bytes.sample.saturating_mul(self.group).saturating_add(bytes.worker);
+        self.workers.saturating_mul(worker)
+    }
+
     /// How some samples, at most a chunk of them, are shared among workers.
     pub(crate) fn shares(&self, samples: usize) -> Shares {
         let each = samples.div_ceil(self.workers).max(1);

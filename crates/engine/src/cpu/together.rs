@@ -23,7 +23,7 @@ impl Together {
         let gemm = shared.steps.steps[action.step].kernel.product().expect("only products are vast");
         let weight = shared.parameters.get(gemm.weight);
         if action.kind == ActionKind::Forward {
-            let bias = &shared.prepared[action.step].bias;
+            let bias = &shared.weights.get(gemm.weight.index()).bias;
             let sides = ((action.inputs[0], gemm.channels), (action.output, gemm.out));
             self.product(shared, sides, workers, false, |source, columns, target| {
                 gemm.vast_forward(weight, bias, source, columns, target);

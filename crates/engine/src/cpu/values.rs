@@ -36,7 +36,9 @@ impl<'a> StepValues<'a> {
 
     /// The arranged weights of the step.
     pub(crate) fn prepared(self) -> &'a PreparedWeights {
-        &self.shared.prepared[self.action.step]
+        let kernel =
+            self.step().kernel.weighted().expect("only a kernel that multiplies by a weight asks for it");
+        self.shared.weights.get(kernel.weight().index())
     }
 
     /// The same for one item.

@@ -5,9 +5,9 @@ use std::ops::Range;
 use dapple_graph::{Graph, Parameters};
 use rayon::prelude::*;
 
+use super::arranged::ArrangedWeights;
 use super::backward::{BackwardPass, GradientNorms};
 use super::forward::ForwardPass;
-use super::gemm::PreparedWeights;
 use super::kernel::Lanes;
 use super::program::GradientSource;
 use super::schedule::{Action, ActionKind, Schedule, Stretch, Turn};
@@ -25,7 +25,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) schedule: &'a Schedule,
     pub(crate) lanes: Lanes,
     pub(crate) parameters: &'a Parameters,
-    pub(crate) prepared: &'a [PreparedWeights],
+    pub(crate) weights: &'a ArrangedWeights,
     /// Where a parameter's gradient lies among a sample's written gradients; `None` if it is frozen or deferred.
     pub(crate) places: &'a [Option<Range<usize>>],
     /// How many numbers a sample's written gradients have.

@@ -50,9 +50,6 @@ impl<'r> CardRun<'r> {
     pub(crate) fn backward(&mut self, layout: &Layout) -> Result<(), CudaError> {
         let program = self.program;
         let mut parameters = CardParameterGradients::new(layout);
-        if program.unreached {
-            self.device.clear(self.work.written().first(self.samples * program.written))?;
-        }
         let steps = &program.steps;
         for node in (0..steps.operations.len()).rev().filter(|&node| steps.needs_gradient[node]) {
             if let Some(operation) = &steps.operations[node] {

@@ -97,14 +97,18 @@ impl ConvolutionChoices {
         Ok(self.descriptors.entry((node, items)).or_insert(made))
     }
 
-    /// Measures the ways in which every convolution of a program can run, in memory that holds nothing yet. The executors of a process
+    /// Forgets what was measured.
+    pub(crate) fn forget(&mut self) {
+        self.chosen.clear();
+    }
+
+    /// Measures the ways in which every convolution of a program can run that was not measured yet, in memory that holds nothing yet. The executors of a process
     /// measure one after the other, because each would otherwise time what the others put on the card, and cuDNN has failed when many
     /// searched at once.
     pub(crate) fn measure(&mut self, card: OpenCard<'_>, program: &CardProgram) -> Result<(), CudaError> {
         static MEASURING: Mutex<()> = Mutex::new(());
         let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
         let OpenCard { model, work, .. } = card;
-        self.chosen.clear();
         let items = work.samples * program.views;
         let steps = &program.steps;
         // A node on which no output depends does not run, and has no memory.
@@ -153,6 +157,9 @@ impl ConvolutionChoices {
         target: (DeviceSlice<'_, f32>, usize),
         sizes: (usize, usize),
     ) -> Result<(), CudaError> {
+        if self.chosen.contains_key(&(node, ConvolutionDirection::Filter as u8)) {
+            return Ok(());
+        }
         let OpenCard { device, work, .. } = card;
         let (rounds, who, pointwise) = (self.rounds, self.who, conv.geometry.is_pointwise());
         let mut best = (ConvolutionChoice::Own, f32::INFINITY);
@@ -200,6 +207,9 @@ impl ConvolutionChoices {
         tensors: Tensors<'_>,
         items: usize,
     ) -> Result<(), CudaError> {
+        if self.chosen.contains_key(&(node, direction as u8)) {
+            return Ok(());
+        }
         let OpenCard { device, work, .. } = card;
         let (rounds, who) = (self.rounds, self.who);
         let workspace = (work.workspace(), work.workspace_bytes());

@@ -95,7 +95,7 @@ impl CudaLoaded<'_> {
         if samples == 0 {
             return Ok(stats);
         }
-        executor.plan(batch.views)?;
+        executor.plan(batch.views, batch.submodel)?;
         if executor.options.measure {
             executor.marks = Some(Vec::new());
         }
@@ -112,7 +112,7 @@ impl CudaLoaded<'_> {
             targets,
             ..
         } = executor;
-        let program = training.as_ref().expect("the step was planned above");
+        let (program, _) = training.chosen();
         let work = work.as_mut().expect("a planned step has its memory");
         let mut step = CardStep {
             graph,

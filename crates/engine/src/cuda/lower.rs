@@ -50,7 +50,13 @@ pub(crate) struct CardSteps {
 impl CardSteps {
     /// Lowers a graph.
     pub(crate) fn new(graph: &Graph, precision: Precision) -> Self {
+        Self::of_submodel(graph, graph, precision)
+    }
+
+    /// Lowers a submodel of a graph, which has the graph's nodes and parameters. Its weights and tables lie as those of the whole.
+    pub(crate) fn of_submodel(graph: &Graph, whole: &Graph, precision: Precision) -> Self {
         let nodes = graph.nodes();
+        let needs = whole.needs_gradient();
         let mut readers = vec![0usize; nodes.len()];
         nodes.iter().flat_map(|node| &node.inputs).for_each(|id| readers[id.index()] += 1);
         let outputs: Vec<(usize, f32)> = std::iter::once((graph.output().index(), 1.0))
@@ -96,7 +102,8 @@ impl CardSteps {
                 (Op::Add(_), &[a, b]) if only(a.max(b)) => steps.fold_sum(index, a.min(b), a.max(b)),
                 _ => None,
             };
-            let wanted = inputs.first().is_some_and(|&before| steps.needs_gradient[before]);
+            // What a kernel arranges depends on the whole model, so that all submodels find it in one place.
+            let wanted = whole.nodes()[index].inputs.first().is_some_and(|before| needs[before.index()]);
             let shaped = ShapedNode { inputs: &shapes, shape: &node.shape, wanted };
             let operation = folded.is_none().then(|| crate::op::cuda(&node.op).kernel(&shaped, &mut steps));
             steps.roots.push(folded.unwrap_or(index));
@@ -107,6 +114,21 @@ impl CardSteps {
         steps.outputs = outputs.iter().map(|&(output, weight)| (steps.roots[output], weight)).collect();
         steps.choose_narrow(graph);
         steps
+    }
+
+    /// Whether weights and tables lie as those of other steps do, so that one model on the card serves both.
+    pub(crate) fn lie_alike(&self, other: &Self) -> bool {
+        let lens = |steps: &Self| {
+            (
+                steps.used_len,
+                steps.inverses_len,
+                steps.arranged_len,
+                steps.halves_len,
+                steps.halved,
+                steps.parameters_len,
+            )
+        };
+        lens(self) == lens(other) && self.tables == other.tables && self.parameters == other.parameters
     }
 
     /// Folds a ReLU into the norm before it, if there is one. With `sum`, the node before is a sum that may itself have been folded into a

@@ -165,12 +165,29 @@ impl CardWork {
         samples: usize,
         workspace: usize,
     ) -> Result<Self, CudaError> {
+        Self::instead_of(None, device, program, samples, workspace)
+    }
+
+    /// Makes memory for a program in the place of another's, which is used again if it is large enough. The card has done what it was told
+    /// before with the old memory when it does the first thing with the new one.
+    pub(crate) fn instead_of(
+        old: Option<Self>,
+        device: &Device,
+        program: &CardProgram,
+        samples: usize,
+        workspace: usize,
+    ) -> Result<Self, CudaError> {
         let sketch = Sketch::new(program, samples, workspace);
-        let memory = device.allocate(sketch.len)?;
+        // Memory that is too small is freed before more is allocated.
+        let memory = match old.map(|old| old.memory).filter(|memory| memory.len() >= sketch.len) {
+            Some(memory) => memory,
+            None => device.allocate(sketch.len)?,
+        };
+        let bytes = 4 * memory.len();
         let items = samples * program.views;
         let place = |(start, len): (&usize, &usize)| (start * items, len * items);
         let buffers = program.offsets.iter().zip(&program.sizes).map(place).collect();
-        let work = Self { samples, buffers, bytes: 4 * sketch.len, sketch, memory };
+        let work = Self { samples, buffers, bytes, sketch, memory };
         // A microbatch is filled up with whatever lies here, which is zeros at first and samples of an earlier one later.
         device.clear(work.inputs(0))?;
         device.clear(work.inputs(1))?;

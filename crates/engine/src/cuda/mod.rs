@@ -34,6 +34,7 @@ mod options;
 mod place;
 pub(crate) mod product;
 pub(crate) mod program;
+mod programs;
 pub(crate) mod run;
 mod sharing;
 pub(crate) mod slice;
@@ -63,6 +64,7 @@ pub use loaded::CudaLoaded;
 use memory::{CardModel, CardWork, WORKSPACE};
 pub use options::{Convolutions, CudaOptions, Precision};
 use program::CardProgram;
+use programs::CardPrograms;
 use run::Marks;
 use staging::Staging;
 pub use sum::CudaGradientSum;
@@ -77,7 +79,7 @@ const POOL: usize = 4000 << 20;
 /// quarter, because with few samples the card would wait for the host.
 const GROWTH: [(usize, usize); 3] = [(64, 16), (56, 8), (32, 4)];
 
-/// Runs one graph on one card.
+/// Runs one graph on one card, and the submodels of it.
 #[derive(Debug)]
 pub struct CudaExecutor {
     graph: Graph,
@@ -85,7 +87,7 @@ pub struct CudaExecutor {
     options: CudaOptions,
     model: CardModel,
     inference: CardProgram,
-    training: Option<CardProgram>,
+    training: CardPrograms,
     work: Option<CardWork>,
     inference_work: Option<CardWork>,
     choices: ConvolutionChoices,
@@ -121,6 +123,19 @@ impl CudaExecutor {
     /// If there is no such card, a library is missing or too old, the card has too little memory for the model, or a layer is too large for
     /// the kernels.
     pub fn new(graph: &Graph, options: CudaOptions) -> Result<Self, CudaError> {
+        Self::with_submodels(graph, Vec::new(), options)
+    }
+
+    /// Makes an executor for a graph and for submodels of it, as [`Graph::submodels`] makes them. They share the parameters and the sum, and
+    /// run one after the other in the same memory.
+    ///
+    /// # Errors
+    /// Those of [`CudaExecutor::new`], and submodels that are not of this graph.
+    pub fn with_submodels(
+        graph: &Graph,
+        submodels: Vec<Graph>,
+        options: CudaOptions,
+    ) -> Result<Self, CudaError> {
         let too_wide = |op: &Op, channels: usize| match op {
             Op::GroupNorm(op::GroupNorm { groups, .. }) => 16 * channels / groups > SHARED_LIMIT,
             _ => false,
@@ -130,13 +145,19 @@ impl CudaExecutor {
             return Err(CudaError::Unsupported { node: node.name.clone(), op });
         }
         within_32_bits(graph, 1)?;
+        let layout = Layout::new(graph);
+        if submodels.iter().any(|submodel| Layout::new(submodel) != layout) {
+            return Err(EngineError::Parameters.into());
+        }
         let mut device = Device::open(options.device, options.precision)?;
         let inference = CardProgram::inference(graph, options.precision);
-        device.load_heads(&inference.steps.head_sizes)?;
+        for graph in std::iter::once(graph).chain(&submodels) {
+            device.load_heads(&CardProgram::inference(graph, options.precision).steps.head_sizes)?;
+        }
         let model = CardModel::new(&device, &inference.steps)?;
         Ok(Self {
             graph: graph.clone(),
-            layout: Layout::new(graph),
+            layout,
             options,
             peak: model.bytes,
             held: 0,
@@ -144,7 +165,7 @@ impl CudaExecutor {
             spare: None,
             model,
             inference,
-            training: None,
+            training: CardPrograms::new(submodels),
             work: None,
             inference_work: None,
             choices: ConvolutionChoices::new(options.precision != Precision::F32, options.convolutions),
@@ -273,19 +294,24 @@ impl CudaExecutor {
 }
 
 impl CudaExecutor {
-    /// Plans a step with this many views, and allocates and measures if that is new. How many samples run together follows from the options
-    /// and from the memory at the first step, and not from any batch. Whole numbers of 32 bits can hold the sum of that many.
-    fn plan(&mut self, views: usize) -> Result<(), CudaError> {
-        if self.training.as_ref().is_none_or(|program| program.views != views) {
+    /// Plans a step of the whole model or of a submodel with this many views, and allocates and measures if that is new. How many samples run
+    /// together follows from the options, from the whole model and from the memory at the first step, and not from any batch. Whole numbers
+    /// of 32 bits can hold the sum of that many.
+    fn plan(&mut self, views: usize, submodel: Option<usize>) -> Result<(), CudaError> {
+        if !self.training.are_for(views) {
             within_32_bits(&self.graph, views)?;
-            self.training =
-                Some(CardProgram::training(&self.graph, &self.layout, views, self.options.precision));
+            let whole = CardProgram::training(&self.graph, &self.layout, views, self.options.precision);
             self.work = None;
-        }
-        let program = self.training.as_ref().expect("planned above");
-        if self.work.is_none() {
             let samples = if self.options.batch == 0 { MOST_SAMPLES } else { self.options.batch };
-            let work = CardWork::new(&self.device, program, self.group(program, samples, HELD), WORKSPACE)?;
+            let together = self.group(&whole, samples, HELD);
+            self.choices.forget();
+            self.training.begin(whole, together);
+        }
+        let whole = (&self.graph, &self.layout, &self.inference.steps);
+        let changed = self.training.choose(whole, submodel, self.options.precision)?;
+        if changed || self.work.is_none() {
+            let (program, together) = self.training.chosen();
+            let work = CardWork::instead_of(self.work.take(), &self.device, program, together, WORKSPACE)?;
             let card = OpenCard { device: &self.device, model: &self.model, work: &work };
             self.choices.measure(card, program)?;
             self.work = Some(work);

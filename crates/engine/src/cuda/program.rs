@@ -1,6 +1,8 @@
 //! A graph planned for one purpose: where every value, gradient and partial sum lies, and how each parameter's gradient is made.
 
-use dapple_graph::Graph;
+use std::collections::BTreeSet;
+
+use dapple_graph::{Graph, ParameterId};
 
 use super::Precision;
 use super::halved::HalvedGradient;
@@ -63,8 +65,6 @@ pub(crate) struct CardProgram {
     pub(crate) workspace: usize,
     /// How many bytes it takes to unfold a few samples of the largest convolution.
     pub(crate) unfolding: usize,
-    /// Whether there is a trainable parameter on which no output depends, so that its gradient is zero.
-    pub(crate) unreached: bool,
 }
 
 impl CardProgram {
@@ -78,21 +78,31 @@ impl CardProgram {
 
     /// The plan of a forward and a backward pass over samples with this many views.
     pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize, precision: Precision) -> Self {
-        let steps = CardSteps::new(graph, precision);
-        let mut program = Self::new(steps, graph.reached(true), views, Some(layout));
-        let needs = graph.needs_gradient();
-        let reached: Vec<_> = graph
-            .nodes()
-            .iter()
-            .zip(needs)
-            .filter(|(_, needs)| *needs)
-            .flat_map(|(node, _)| node.op.parameters())
-            .collect();
-        program.unreached = layout.entries().iter().any(|entry| !reached.contains(&entry.id));
-        program
+        Self::of_submodel((graph, graph), layout, views, precision)
     }
 
-    fn new(steps: CardSteps, runs: Vec<bool>, views: usize, layout: Option<&Layout>) -> Self {
+    /// The same for a submodel of a graph.
+    pub(crate) fn of_submodel(
+        (graph, whole): (&Graph, &Graph),
+        layout: &Layout,
+        views: usize,
+        precision: Precision,
+    ) -> Self {
+        let steps = CardSteps::of_submodel(graph, whole, precision);
+        let needs = graph.nodes().iter().zip(graph.needs_gradient());
+        let trained = needs.filter(|(_, needs)| *needs).flat_map(|(node, _)| node.op.parameters()).collect();
+        Self::new(steps, graph.reached(true), views, Some((layout, &trained)))
+    }
+
+    /// The plan of some passes. For a backward pass it needs the layout, and the parameters that some node reads through which a gradient
+    /// passes.
+    fn new(
+        steps: CardSteps,
+        runs: Vec<bool>,
+        views: usize,
+        training: Option<(&Layout, &BTreeSet<ParameterId>)>,
+    ) -> Self {
+        let layout = training.map(|(layout, _)| layout);
         let count = steps.operations.len();
         let trains = |operation: &dyn CudaKernel| {
             operation.weight().is_some_and(|id| layout.is_some_and(|l| l.position(id).is_some()))
@@ -134,11 +144,10 @@ impl CardProgram {
             means: 0,
             workspace: 0,
             unfolding: 0,
-            unreached: false,
         };
         program.place(trains, layout.is_some());
-        if let Some(layout) = layout {
-            program.source(layout);
+        if let Some((layout, trained)) = training {
+            program.source(layout, trained);
         }
         program
     }

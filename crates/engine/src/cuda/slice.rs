@@ -164,6 +164,11 @@ impl DeviceMemory {
         Self { address, len, _memory: memory }
     }
 
+    /// How many numbers of four bytes it has.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// The whole allocation.
     pub(crate) fn slice<T: DeviceElement>(&self) -> DeviceSlice<'_, T> {
         DeviceSlice::<f32> { address: self.address, len: self.len, memory: PhantomData }.cast()

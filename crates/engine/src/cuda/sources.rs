@@ -1,6 +1,9 @@
 //! Decides how each trainable parameter's gradient is made, and where its norm is added up.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
+
+use dapple_graph::ParameterId;
 
 use super::halved::HalvedGradient;
 use super::kernels::{GradientBlock, GradientPart, HALVED_BLOCK, HalvedBlock};
@@ -17,7 +20,8 @@ const MOST_UNFOLDED: usize = 2 << 30;
 /// How a trainable parameter's gradient is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CardGradientSource {
-    /// Where it lies in a sample's written gradient; `None` if it is deferred, or written in half precision.
+    /// Where it lies in a sample's written gradient; `None` if it is deferred, written in half precision, or zero because no output depends on
+    /// the parameter.
     pub(crate) written: Option<usize>,
     /// The partial sums of its squared norm.
     pub(crate) partials: Range<usize>,
@@ -43,17 +47,21 @@ fn pieces(len: usize, filter: usize, size: usize) -> impl Iterator<Item = (usize
 }
 
 impl CardProgram {
-    /// Decides how each parameter's gradient is made, and where its norm is added up.
-    pub(super) fn source(&mut self, layout: &Layout) {
+    /// Decides how each parameter's gradient is made, and where its norm is added up. The gradients of parameters that are not trained are
+    /// zero, and take neither memory nor time.
+    pub(super) fn source(&mut self, layout: &Layout, trained: &BTreeSet<ParameterId>) {
         let multiplying = |id| {
             let mut operations = self.steps.operations.iter();
             operations.position(|operation| operation.as_ref().and_then(|own| own.weight()) == Some(id))
         };
-        let nodes: Vec<Option<usize>> = layout.entries().iter().map(|entry| multiplying(entry.id)).collect();
+        let trains = |entry: &LayoutEntry| trained.contains(&entry.id);
+        let nodes: Vec<Option<usize>> =
+            layout.entries().iter().map(|entry| multiplying(entry.id).filter(|_| trains(entry))).collect();
         let filters: Vec<Option<StandardisedFilters>> =
             nodes.iter().map(|node| self.filters(*node)).collect();
         for (index, (entry, node)) in layout.entries().iter().zip(&nodes).enumerate() {
-            if !node.is_some_and(|node| self.deferred[node] || self.halved[node].is_some()) {
+            let apart = node.is_some_and(|node| self.deferred[node] || self.halved[node].is_some());
+            if trains(entry) && !apart {
                 self.write_down(index, entry, filters[index]);
             }
         }
@@ -66,6 +74,10 @@ impl CardProgram {
             .map(|conv| 4 * UNFOLDED_SAMPLES * conv.geometry.unfolded_len());
         self.unfolding = unfolded.max().unwrap_or(0).min(MOST_UNFOLDED);
         for (index, (entry, node)) in layout.entries().iter().zip(&nodes).enumerate() {
+            if !trains(entry) {
+                let partials = self.partials..self.partials;
+                self.sources.insert(index, CardGradientSource { written: None, partials, means: None });
+            }
             let Some(node) = *node else { continue };
             if let Some(place) = self.halved[node] {
                 self.add_halved(place, index, entry);

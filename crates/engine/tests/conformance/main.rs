@@ -20,6 +20,7 @@ mod not_finite;
 mod operations;
 mod processor;
 mod subject;
+mod submodels;
 mod torchvision;
 mod transformers;
 mod update;
@@ -80,12 +81,14 @@ hold! { cpu = CPU;
     not_finite: pixels_that_are_no_numbers_are_not_swallowed samples_that_are_not_finite_add_nothing
         gradients_that_overflow_add_nothing;
     dropout: dropout_agrees dropout_follows_the_record;
+    submodels: submodels_equal_graphs_of_their_own submodels_of_models_agree submodels_share_one_sum;
     update: rules_follow_their_formulas;
 }
 
 hold! { cpu_with_checkpoints = CHECKPOINTS;
     goldens: gradients_of_whole_models_equal_autograd;
     operations: sums_of_two_views_agree;
+    submodels: submodels_of_models_agree;
 }
 
 hold! { cpu_on_one_thread_and_on_two =

@@ -109,6 +109,21 @@ impl Subject {
         }
     }
 
+    /// Makes an executor for a graph and submodels of it, which the reference does not have.
+    pub(crate) fn open_with<'g>(self, graph: &'g Graph, submodels: &[Graph]) -> Opened<'g> {
+        let submodels = submodels.to_vec();
+        match self {
+            Self::Reference => panic!("the reference runs a submodel as a graph of its own"),
+            Self::Cpu(options) => {
+                Opened::Cpu(Box::new(CpuExecutor::with_submodels(graph, submodels, options).unwrap()))
+            }
+            #[cfg(feature = "cuda")]
+            Self::Cuda(options) => Opened::Cuda(Box::new(
+                CudaExecutor::with_submodels(graph, submodels, options).expect("a card that works"),
+            )),
+        }
+    }
+
     /// Runs one batch with an executor of its own.
     pub(crate) fn step(
         self,

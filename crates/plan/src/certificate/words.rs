@@ -5,7 +5,8 @@ use dapple_geometry::{Operation, PaddingMode, Placement};
 use super::partition;
 use crate::Plan;
 use crate::error::PlanError;
-use crate::{Averaged, BalancedBound, PixelNoise, PublicTokens, Relation, Sampling, number};
+use crate::spec::MaskedContent;
+use crate::{Averaged, BalancedBound, MaskedTokens, PixelNoise, PublicTokens, Relation, Sampling, number};
 
 /// What is protected.
 pub(crate) fn protects(plan: &Plan) -> String {
@@ -29,9 +30,15 @@ pub(crate) fn protects(plan: &Plan) -> String {
                 "the content ({content}) of {region} in any one image{image}, {place}; the rest of the image and its class label are not protected"
             )
         }
+        Relation::Masked if removes(plan) => "whether the content of the private tokens of any one record was there at all (one content in the place of another is two such changes); the record's public tokens, its label, and which of its tokens are private are taken as public and not protected".to_owned(),
         Relation::Masked => "the content of the private tokens of any one record; its public tokens, its label, and which of its tokens are private are taken as public and not protected".to_owned(),
         Relation::User => "everything about any one user: whether the user takes part at all, and all records of the user".to_owned(),
     }
+}
+
+/// Whether neighbours differ in private tokens that are there or not.
+fn removes(plan: &Plan) -> bool {
+    plan.masked().is_some_and(|tokens| tokens.content == MaskedContent::Remove)
 }
 
 /// What must hold outside this program. A sentence that concerns only some phases names them.
@@ -102,7 +109,7 @@ fn of_phase(plan: &Plan) -> Vec<String> {
     }
     sentences.extend(mixed(plan));
     sentences.extend(partition::assumptions(plan));
-    if let Some(tokens) = plan.public_tokens() {
+    if let Some(tokens) = plan.masked() {
         sentences.extend(masked(tokens));
     }
     sentences.push(format!(
@@ -190,17 +197,21 @@ pub(super) fn units(plan: &Plan) -> &'static str {
     if plan.relation() == Relation::User { "users" } else { "records" }
 }
 
-fn masked(tokens: PublicTokens) -> Vec<String> {
-    vec![
+fn masked(tokens: MaskedTokens) -> Vec<String> {
+    let without = "A record whose private tokens are not there adds nothing to the private sum, and is drawn and counted like any other.".to_owned();
+    let removed = (tokens.content == MaskedContent::Remove).then_some(without);
+    let mut sentences = vec![
         "The public gradient is computed from public tokens, labels and released weights alone: private tokens pass the model separately and enter the private gradient only."
             .to_owned(),
         "Which tokens are private is public, and was decided without looking at private content.".to_owned(),
-        match tokens {
+        match tokens.public {
             PublicTokens::Decoupled => "The gradient of public tokens comes from a batch of public tokens that is drawn independently of the private batch, so it depends on public data and released weights only; it needs no clipping and no noise.".to_owned(),
             PublicTokens::CoupledClipped { clip } => format!("The gradient of each sampled record's public tokens is clipped to {clip} * C before it is added to the same noisy sum."),
             PublicTokens::Coupled => "The gradient of each sampled record's public tokens is added to the noisy sum without clipping, so a step may reveal whether a record was drawn; the guarantee does not rely on that staying secret.".to_owned(),
         },
-    ]
+    ];
+    sentences.extend(removed);
+    sentences
 }
 
 fn sampling(plan: &Plan) -> String {

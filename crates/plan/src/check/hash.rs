@@ -7,8 +7,8 @@ use dapple_number::hexadecimal;
 use sha2::{Digest, Sha256};
 
 use super::operations;
-use crate::Plan;
-use crate::Sampling;
+use crate::spec::MaskedContent;
+use crate::{MaskedTokens, Plan, Sampling};
 
 /// SHA-256 of the canonical form of what is priced: one line for each value, with defaults filled in. Sections that cannot change the
 /// guarantee are left out. Spelling, the order of keys and the name of a mask file do not matter; the pixels of a mask do.
@@ -53,9 +53,13 @@ pub(crate) fn of(plan: &Plan) -> String {
         line("partition.split_norm", exact(split.split_norm()));
         line("partition.nonsplit_norm", exact(split.nonsplit_norm()));
     }
-    if let Some(tokens) = plan.public_tokens {
-        line("masked.public_gradient", tokens.mode().name().to_owned());
-        line("masked.public_clip", exact(tokens.reach()));
+    if let Some(MaskedTokens { content, public }) = plan.masked {
+        line("masked.public_gradient", public.mode().name().to_owned());
+        line("masked.public_clip", exact(public.reach()));
+        // Plans from before there was a choice keep their hash.
+        if content != MaskedContent::Substitute {
+            line("masked.content", content.name().to_owned());
+        }
     }
     let spatial = &plan.spatial;
     line("pipeline.image", spatial.image().map_or_else(String::new, |size| size.to_string()));

@@ -17,7 +17,7 @@ mod seen;
 mod spatial;
 mod split;
 
-pub use masked::PublicTokens;
+pub use masked::{MaskedTokens, PublicTokens};
 pub use mix::Averaged;
 pub(crate) use operations::one_line;
 pub use pixel_noise::PixelNoise;

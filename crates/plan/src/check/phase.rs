@@ -7,15 +7,15 @@ use super::balanced::Balanced;
 use crate::Plan;
 use crate::error::PlanError;
 use crate::spec::{Delta, PlanSpec, Privacy, SamplingSpec};
-use crate::{Averaged, ClipQuantile, PublicTokens, Relation, Sampling, Scheme, Spatial, Split, number};
+use crate::{Averaged, ClipQuantile, MaskedTokens, Relation, Sampling, Scheme, Spatial, Split, number};
 
 /// Checks every value by itself and together with the others. The hash is left empty.
 pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> {
     let spatial = Spatial::check(spec, masks)?;
     let relation = relation(spec, &spatial)?;
     let Drawing { sampling, batch, records, steps } = drawing(&spec.sampling)?;
-    let public_tokens = PublicTokens::check(&spec.masked, relation, sampling)?;
-    crate::pricing::theorem::theorem(relation, sampling)?;
+    let masked = MaskedTokens::check(&spec.masked, relation, sampling)?;
+    crate::pricing::theorem::theorem(relation, masked, sampling)?;
     let averaged = Averaged::check(spec, relation, spatial.views(), batch)?;
     let split = Split::check(&spec.partition, averaged, sampling)?;
     let clip_quantile = ClipQuantile::check(&spec.privacy, relation, averaged, split.as_ref())?;
@@ -46,7 +46,7 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
         epsilon,
         accountant: spec.privacy.accountant.unwrap_or_default(),
         spatial,
-        public_tokens,
+        masked,
         averaged,
         split,
         phases: Vec::new(),

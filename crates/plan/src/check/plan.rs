@@ -4,8 +4,8 @@ use dapple_geometry::Mask;
 
 use super::{hash, phase, schedule};
 use crate::error::PlanError;
-use crate::spec::{Accountant, PlanSpec};
-use crate::{Averaged, ClipQuantile, PublicTokens, Relation, Sampling, Spatial, Split};
+use crate::spec::{Accountant, MaskedContent, PlanSpec};
+use crate::{Averaged, ClipQuantile, MaskedTokens, Relation, Sampling, Spatial, Split};
 
 /// A checked plan: the accountant prices it, the trainer carries it out, and neither reads anything else.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,7 +22,7 @@ pub struct Plan {
     pub(crate) epsilon: Option<f64>,
     pub(crate) accountant: Accountant,
     pub(crate) spatial: Spatial,
-    pub(crate) public_tokens: Option<PublicTokens>,
+    pub(crate) masked: Option<MaskedTokens>,
     pub(crate) averaged: Averaged,
     pub(crate) split: Option<Split>,
     pub(crate) phases: Vec<Plan>,
@@ -148,10 +148,10 @@ impl Plan {
         &self.spatial
     }
 
-    /// Where the gradient of public tokens comes from, under the `masked` relation.
+    /// What is private and what public tokens do, under the `masked` relation.
     #[must_use]
-    pub fn public_tokens(&self) -> Option<PublicTokens> {
-        self.public_tokens
+    pub fn masked(&self) -> Option<MaskedTokens> {
+        self.masked
     }
 
     /// The phases of a schedule in order, each a plan of its own; empty if the run does the same from its first step to its last. In a
@@ -193,11 +193,15 @@ impl Plan {
         self.split.as_ref()
     }
 
-    /// Whether the price gains from the submodel being hidden. It does for records or users added or removed, and under balanced sampling
-    /// also for substitutions, which are priced as a removal and an addition.
+    /// Whether the price gains from the submodel being hidden. It does for records, users or private tokens added or removed, and under
+    /// balanced sampling also for substitutions, which are priced as a removal and an addition.
     #[must_use]
     pub fn counts_submodels(&self) -> bool {
-        let moves = matches!(self.relation, Relation::AddRemove | Relation::User);
+        let moves = match self.relation {
+            Relation::AddRemove | Relation::User => true,
+            Relation::Masked => self.masked.is_some_and(MaskedTokens::removes_all),
+            Relation::Replace | Relation::Patch => false,
+        };
         self.split.is_some() && (moves || matches!(self.sampling, Sampling::Balanced { .. }))
     }
 
@@ -205,7 +209,13 @@ impl Plan {
     /// microbatch around (DP-Mix, section 2). The parts of a split model are clipped separately.
     #[must_use]
     pub fn sensitivity(&self) -> f64 {
-        let moved = if self.averaged.shares_clip() { 2.0 } else { self.relation.sensitivity() };
+        let removed = self.relation == Relation::Masked
+            && self.masked.is_some_and(|tokens| tokens.content == MaskedContent::Remove);
+        let moved = match () {
+            () if self.averaged.shares_clip() => 2.0,
+            () if removed => 1.0,
+            () => self.relation.sensitivity(),
+        };
         moved * self.split().map_or(1.0, Split::norm)
     }
 

@@ -13,7 +13,7 @@ words! {
         Replace = "replace",
         /// The pixels, and the label pixels, of one region of one image substituted.
         Patch = "patch",
-        /// The private tokens of one record substituted.
+        /// The private tokens of one record substituted, or removed.
         Masked = "masked",
         /// All records of one user more or less.
         User = "user",
@@ -21,7 +21,7 @@ words! {
 }
 
 impl Relation {
-    /// How far the sum of clipped gradients moves between neighbours, in clip norms.
+    /// How far the sum of clipped gradients moves between neighbours, in clip norms; under `masked`, if private tokens are substituted.
     #[must_use]
     pub fn sensitivity(self) -> f64 {
         match self {

@@ -218,6 +218,11 @@ impl Spatial {
         self.inclusion_probability
     }
 
+    /// The same pipeline if every view showed the region.
+    pub(crate) fn always_seen(&self) -> Self {
+        Self { inclusion_probability: 1.0, ..self.clone() }
+    }
+
     /// One view's inclusion probability for each place of the region, as a map to draw.
     ///
     /// # Errors

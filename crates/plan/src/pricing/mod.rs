@@ -12,6 +12,7 @@ mod promise;
 mod substituted;
 pub mod sweep;
 pub(crate) mod theorem;
+mod worth;
 
 pub use calibrate::{Calibrated, SolvedUnknown, SolvedValue, Trial, Unknown, calibrate, calibrate_watched};
 pub use choice::PrivateChoice;
@@ -19,3 +20,4 @@ pub use composition::{ComposedRuns, Release, Rule, compose};
 pub use loss::BalancedBound;
 pub use profile::ProfilePoint;
 pub use promise::Promise;
+pub use worth::RandomnessSource;

@@ -10,18 +10,18 @@ use crate::Plan;
 use crate::certificate::Certificate;
 use crate::error::PlanError;
 use crate::spec::Accountant;
-use crate::{PublicTokens, Relation, Scheme, Split};
+use crate::{Relation, Scheme, Split};
 
 impl Plan {
     pub(crate) fn theorem(&self) -> Result<Theorem, PlanError> {
-        if self.public_tokens.is_some() && self.relation != Relation::Masked {
+        if self.masked.is_some() && self.relation != Relation::Masked {
             return Err(PlanError::NoTheorem {
                 combination: format!("public tokens under the {} relation", self.relation),
                 reason: "the gradient of public tokens gets no noise of its own",
                 hint: "use --relation masked, which protects the private tokens alone",
             });
         }
-        theorem::theorem(self.relation, self.sampling)
+        theorem::theorem(self.relation, self.masked, self.sampling)
     }
 
     /// Noise in units of the largest contribution.
@@ -34,11 +34,13 @@ impl Plan {
         self.split().map_or(1.0, Split::norm)
     }
 
-    /// A step by the amplification theorem with `w = (1-g, g(1-c), gc)`, in which an absent record lies `d0` away.
+    /// A step by the amplification theorem with `w = (1-g, g(1-c), gc)`, in which an absent record lies `d0` away and two contents of a
+    /// record lie `apart`.
     ///
     /// # Guarantee
-    /// As [`Substitution`]: contributions are at most one norm long, so any two of them are at most two norms apart.
-    pub(crate) fn substitution(&self, g: f64, c: f64, d0: f64) -> Result<PricedStep, PlanError> {
+    /// As [`Substitution`]: contributions are at most one norm long, so any two of them are at most two norms apart, and one of them and
+    /// none at most one.
+    pub(crate) fn substitution(&self, g: f64, c: f64, d0: f64, apart: f64) -> Result<PricedStep, PlanError> {
         // q: the probability that a step sees what is protected.
         let q = g * c;
         // An operation may drop every private pixel. Then no step sees anything of the region.
@@ -46,7 +48,7 @@ impl Plan {
             return Ok(PricedStep::Nothing);
         }
         let participation = Participation { absent: 1.0 - g, unaffected: g * (1.0 - c), affected: q };
-        let distances = Distances { absent: d0, unaffected: 2.0, affected: 2.0 };
+        let distances = Distances { absent: d0, unaffected: apart, affected: apart };
         Ok(PricedStep::Substitution(Substitution::new(participation, distances, self.sigma())?))
     }
 
@@ -54,14 +56,18 @@ impl Plan {
     pub(crate) fn part(&self, c: f64) -> Result<PricedPart, PlanError> {
         // g: sample rate.
         let (g, steps, sigma) = (self.sample_rate(), self.steps, self.sigma());
-        let public = self.public_tokens.map_or(0.0, PublicTokens::reach) / self.norm();
-        let substitution =
-            |d0: f64| Ok(PricedPart::Independent { step: self.substitution(g, c, d0)?, steps });
+        let public = self.masked.map_or(0.0, |tokens| tokens.public.reach()) / self.norm();
+        let independent =
+            |d0, apart| Ok(PricedPart::Independent { step: self.substitution(g, c, d0, apart)?, steps });
+        let substitution = |d0: f64| independent(d0, 2.0);
         // A microbatch that is turned around moves the sum by two clip norms, which halves the noise in units of the movement (DP-Mix,
         // section 2).
         let moved = if self.averaged.shares_clip() { 2.0 } else { 1.0 };
         match self.theorem()? {
-            Theorem::PoissonAddRemove | Theorem::PoissonUser => {
+            // The public gradient is there with the private one and without it, but an absent record adds neither.
+            Theorem::PoissonTokens if public > 0.0 => independent(1.0 + public, 1.0),
+            Theorem::WithoutReplacementTokens => independent(2.0 + 2.0 * public, 1.0),
+            Theorem::PoissonAddRemove | Theorem::PoissonUser | Theorem::PoissonTokens => {
                 let step = match self.split.clone() {
                     None => PricedStep::PoissonGaussian { rate: g, sigma: sigma / moved },
                     Some(split) => PricedStep::PoissonSplit { rate: g, sigma: self.noise_multiplier, split },
@@ -69,6 +75,7 @@ impl Plan {
                 Ok(PricedPart::Independent { step, steps })
             }
             Theorem::BalancedAddRemove { per_record, epoch_steps }
+            | Theorem::BalancedTokens { per_record, epoch_steps }
             | Theorem::BalancedUser { per_record, epoch_steps } => Ok(PricedPart::Allocated(Allocated {
                 per_record,
                 epoch_steps,

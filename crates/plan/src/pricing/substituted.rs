@@ -44,7 +44,7 @@ impl Plan {
     /// The same run, priced for a record that is added or removed.
     pub(crate) fn one_move(&self) -> Self {
         self.changed(|plan| {
-            (plan.relation, plan.public_tokens) = (Relation::AddRemove, None);
+            (plan.relation, plan.masked) = (Relation::AddRemove, None);
             plan.phases.iter_mut().for_each(|phase| *phase = phase.one_move());
         })
     }
@@ -60,7 +60,7 @@ impl Plan {
         for part in self.parts() {
             let Sampling::Balanced { per_record, epoch_steps } = part.sampling else { return None };
             // The record is never absent, so the distance from an absent record does not matter.
-            let step = part.substitution(1.0, part.inclusion_probability(), 2.0).ok()?;
+            let step = part.substitution(1.0, part.inclusion_probability(), 2.0, 2.0).ok()?;
             parts.push(PricedPart::Independent { step, steps: part.steps / epoch_steps * per_record });
         }
         let loss = match accountant {

@@ -1,7 +1,8 @@
 //! Which theorem prices a relation under a sampling scheme.
 
 use crate::error::PlanError;
-use crate::{Relation, Sampling};
+use crate::spec::MaskedContent;
+use crate::{MaskedTokens, Relation, Sampling};
 
 /// The theorem that prices a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,12 @@ pub(crate) enum Theorem {
     PoissonMasked,
     /// A subset of fixed size, the private tokens of one record substituted.
     WithoutReplacementMasked,
+    /// Poisson sampling, the private tokens of one record there or not.
+    PoissonTokens,
+    /// A subset of fixed size, the private tokens of one record there or not.
+    WithoutReplacementTokens,
+    /// A fixed number of steps for each record, the private tokens of one record there or not.
+    BalancedTokens { per_record: u64, epoch_steps: u64 },
     /// Poisson sampling of users, one user more or less.
     PoissonUser,
     /// A fixed number of steps for each record, one record more or less.
@@ -30,8 +37,13 @@ pub(crate) enum Theorem {
     BalancedUser { per_record: u64, epoch_steps: u64 },
 }
 
-/// The theorem for a relation and a sampling scheme.
-pub(crate) fn theorem(relation: Relation, sampling: Sampling) -> Result<Theorem, PlanError> {
+/// The theorem for a relation, where tokens are private for what their content is, and a sampling scheme.
+pub(crate) fn theorem(
+    relation: Relation,
+    masked: Option<MaskedTokens>,
+    sampling: Sampling,
+) -> Result<Theorem, PlanError> {
+    let removed = masked.is_some_and(|tokens| tokens.content == MaskedContent::Remove);
     let none = |reason, hint| {
         let combination = format!("the {relation} relation with {sampling} sampling");
         Err(PlanError::NoTheorem { combination, reason, hint })
@@ -42,6 +54,11 @@ pub(crate) fn theorem(relation: Relation, sampling: Sampling) -> Result<Theorem,
         (Relation::Patch, Sampling::Poisson) => Ok(Theorem::PoissonPatch),
         (Relation::Replace, Sampling::WithoutReplacement) => Ok(Theorem::WithoutReplacementReplace),
         (Relation::Patch, Sampling::WithoutReplacement) => Ok(Theorem::WithoutReplacementPatch),
+        (Relation::Masked, Sampling::Poisson) if removed => Ok(Theorem::PoissonTokens),
+        (Relation::Masked, Sampling::WithoutReplacement) if removed => Ok(Theorem::WithoutReplacementTokens),
+        (Relation::Masked, Sampling::Balanced { per_record, epoch_steps }) if removed => {
+            Ok(Theorem::BalancedTokens { per_record, epoch_steps })
+        }
         (Relation::Masked, Sampling::Poisson) => Ok(Theorem::PoissonMasked),
         (Relation::Masked, Sampling::WithoutReplacement) => Ok(Theorem::WithoutReplacementMasked),
         (Relation::User, Sampling::Poisson) => Ok(Theorem::PoissonUser),
@@ -86,6 +103,15 @@ impl Theorem {
             }
             Self::WithoutReplacementMasked => {
                 "amplification by sampling without replacement under substitution of private tokens: the pair (1-g) N(-d0) + g N(0) against (1-g) N(-d0) + g N(-2), where d0 = 2 + 2 Cu is how far a sampled record lies from the one drawn in its place and Cu bounds a record's public gradient (0 if that comes from an independent batch, infinite if it is not clipped), by advanced joint convexity and the Neyman-Pearson lemma, composed as two-sided dominating pairs (Zhu, Dong and Wang 2022)"
+            }
+            Self::PoissonTokens => {
+                "Poisson-sampled Gaussian mechanism with the private gradient of one record there or not, both directions (Zhu, Dong and Wang 2022, Theorem 11); where the public gradient of the same record is in the sum too, amplification by Poisson sampling with the pair (1-g) N(-d0) + g N(0) against (1-g) N(-d0) + g N(-1), where d0 = 1 + Cu is how far a sampled record lies from an absent one and Cu bounds its public gradient (infinite if that is not clipped), by advanced joint convexity (Balle, Barthe and Gaboardi 2018) and the Neyman-Pearson lemma; composed as dominating pairs (Zhu, Dong and Wang 2022, Theorem 10)"
+            }
+            Self::WithoutReplacementTokens => {
+                "amplification by sampling without replacement with the private gradient of one record there or not: the pair (1-g) N(-d0) + g N(0) against (1-g) N(-d0) + g N(-1), where d0 = 2 + 2 Cu is how far a sampled record lies from the one drawn in its place and Cu bounds a record's public gradient (0 if that comes from an independent batch, infinite if it is not clipped), by advanced joint convexity (Balle, Barthe and Gaboardi 2018) and the Neyman-Pearson lemma, composed as two-sided dominating pairs (Zhu, Dong and Wang 2022)"
+            }
+            Self::BalancedTokens { .. } => {
+                "balanced iteration subsampling with the private gradient of one record there or not, both directions (Dong, Chen and Ozgur 2025, Theorem 3.8; Feldman and Shenfeld 2025): k Gaussians hidden among the T steps of an epoch against none"
             }
             Self::PoissonUser => {
                 "Poisson-sampled Gaussian mechanism under adding or removing a user, both directions (Zhu, Dong and Wang 2022, Theorem 11; user-level sampling as McMahan, Ramage, Talwar and Zhang 2018), composed as dominating pairs (Theorem 10)"

@@ -12,6 +12,12 @@ section! {
                 .flag("submodels", "D");
         mixture: Vec<PartitionShare> =
             ("a list of [submodels, probability], partitions of which each record draws one a step", "[[2, 0.5], [4, 0.5]]");
+        /// Pricing alone needs no names.
+        blocks: Vec<String> =
+            ("the residual blocks that are dealt out to the submodels, or ranges of them", "[\"layer3.1..layer3.5\"]");
+        predict: PredictionModel =
+            ("what answers after training: the model with all its blocks, or the mean of its submodels' probabilities", "ensemble")
+                .or("all");
         split_fraction: f64 =
             ("the share of the trained parameters that is split; sets both clip norms", "0.5")
                 .flag("split-fraction", "F")
@@ -33,6 +39,10 @@ section! {
 section! {
     /// The `[masked]` section.
     pub struct Masked = "masked" {
+        content: MaskedContent =
+            ("how the private tokens of neighbours differ: other content, or none", "substitute")
+                .flag("masked-content", "CONTENT")
+                .or("substitute for the masked relation");
         public_gradient: PublicGradient =
             ("where the gradient of public tokens comes from", "decoupled")
                 .flag("public-gradient", "MODE")
@@ -40,6 +50,28 @@ section! {
         public_clip: f64 =
             ("the clip norm of public gradients in private clip norms, for coupled-clipped", "1.0")
                 .flag("public-clip", "CU");
+    }
+}
+
+words! {
+    /// How the private tokens of one record differ between neighbours.
+    pub enum MaskedContent {
+        /// They have any other content.
+        Substitute = "substitute",
+        /// They are not there, so that the record has no private gradient.
+        Remove = "remove",
+    }
+}
+
+words! {
+    /// What answers after a split model was trained.
+    #[derive(Default)]
+    pub enum PredictionModel {
+        /// The model with all its blocks.
+        #[default]
+        All = "all",
+        /// All submodels, of whose probabilities the mean is taken.
+        Ensemble = "ensemble",
     }
 }
 

@@ -78,6 +78,7 @@ const WITHOUT_DEFAULT: &[(&str, &[&str])] = &[
             "sampling.batch",
             "sampling.records",
             "sampling.epochs",
+            "partition.blocks",
             "masked.public_clip",
             "data.train",
             "model.name",

@@ -26,6 +26,13 @@ pub enum GradientBound {
         /// The clip norm.
         max_norm: f64,
     },
+    /// The parts of a split model by themselves: the part that is split, and the rest.
+    Parts {
+        /// The bound of the split part.
+        split: f64,
+        /// The bound of the rest; 0 if there is none.
+        rest: f64,
+    },
 }
 
 /// The stability of automatic clipping, the value of Bu et al. 2022.
@@ -35,9 +42,23 @@ impl GradientBound {
     /// The bound that follows from a plan and its `[train]` section.
     ///
     /// # Errors
-    /// A clip norm that is to follow the share of gradients within it, where no gradient is within it or outside of it as a whole.
+    /// A clip norm that is to follow the share of gradients within it, where no gradient is within it or outside of it as a whole; a split
+    /// model whose parts are to be clipped in another way than each as a whole.
     pub fn check(plan: &Plan, spec: &TrainSpec) -> Result<Self, PlanError> {
         let max_norm = plan.clip_norm();
+        if let (Some(split), true) = (plan.parts()[0].split(), spec.private.unwrap_or(true)) {
+            return match spec.clipping.unwrap_or_default() {
+                ClippingKind::Flat => Ok(Self::Parts {
+                    split: below(split.split_norm() * max_norm),
+                    rest: below(split.nonsplit_norm() * max_norm),
+                }),
+                ClippingKind::Automatic | ClippingKind::PerLayer => Err(PlanError::invalid(
+                    "train.clipping",
+                    "the parts of a split model are clipped each as a whole",
+                    "use flat clipping, or leave the [partition] section out",
+                )),
+            };
+        }
         let bound = match (spec.private.unwrap_or(true), spec.clipping.unwrap_or_default()) {
             (false, _) => Self::Off,
             (true, ClippingKind::Flat) => Self::Flat { max_norm },
@@ -45,7 +66,7 @@ impl GradientBound {
             (true, ClippingKind::PerLayer) => Self::PerLayer { max_norm },
         };
         let problem = match bound {
-            Self::Off | Self::Flat { .. } => return Ok(bound),
+            Self::Off | Self::Flat { .. } | Self::Parts { .. } => return Ok(bound),
             Self::Automatic { .. } => {
                 "automatic clipping scales every gradient, so that none is within the clip norm"
             }
@@ -62,4 +83,9 @@ impl GradientBound {
             )),
         }
     }
+}
+
+/// A product that was rounded, moved down by as much as that may have raised it, so that no bound is above what was priced.
+fn below(product: f64) -> f64 {
+    if product > 0.0 { product.next_down() } else { 0.0 }
 }

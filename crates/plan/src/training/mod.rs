@@ -8,6 +8,7 @@ mod model;
 mod optimiser;
 mod performance;
 mod rate;
+mod submodels;
 mod trained;
 
 pub use clipping::GradientBound;
@@ -22,6 +23,7 @@ pub use model::{ModelPlan, WeightSource};
 pub use optimiser::{Momentum, OptimiserPlan, OptimiserRule};
 pub use performance::PerformancePlan;
 pub use rate::LearningRate;
+pub use submodels::SubmodelPlan;
 pub use trained::{AdapterPlan, TrainedPart};
 
 use crate::Plan;
@@ -37,6 +39,8 @@ pub struct TrainingPlan {
     pub data: DataPlan,
     /// What is trained.
     pub model: ModelPlan,
+    /// How the model is split; `None` if every record updates all of it.
+    pub submodels: Option<SubmodelPlan>,
     /// How a record's gradient is bounded.
     pub clipping: GradientBound,
     /// What happens to the noisy gradient.
@@ -63,6 +67,7 @@ impl TrainingPlan {
         let targets = data.origin.targets().unwrap_or(TargetKind::Class);
         Ok(Self {
             model: ModelPlan::check(&spec.model)?,
+            submodels: SubmodelPlan::check(&privacy, &spec.partition, targets)?,
             clipping: GradientBound::check(&privacy, &spec.train)?,
             optimiser: OptimiserPlan::check(&spec.optimiser)?,
             schedule: LearningRate::check(&spec.optimiser, privacy.steps())?,

@@ -86,6 +86,7 @@ mod tests {
             quality,
             spent: None,
             steps: 1,
+            lost: 0,
         };
         let runs = [
             run(Method::Patch, 1.0, 1, 0.5),

@@ -17,8 +17,10 @@ pub struct MeasuredRun {
     pub quality: f64,
     /// The price of its steps; there is none without privacy.
     pub spent: Option<Certificate>,
-    /// Steps taken.
+    /// Steps that count as taken.
     pub steps: u64,
+    /// Those of them whose updates a crash lost.
+    pub lost: u64,
 }
 
 impl Experiment<'_> {
@@ -46,6 +48,7 @@ impl Experiment<'_> {
                 measure: run.measure,
                 quality: run.quality()?,
                 steps: run.certificate.steps_spent,
+                lost: run.lost,
                 spent: run.certificate.spent,
             })
         };

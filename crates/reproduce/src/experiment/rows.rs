@@ -6,7 +6,7 @@ use dapple_train::Measure;
 
 use super::{Level, MeasuredRun, RunGroup, Setting};
 
-const COLUMNS: usize = 11;
+const COLUMNS: usize = 12;
 
 const fn named(measure: &'static str) -> [&'static str; COLUMNS] {
     [
@@ -21,6 +21,7 @@ const fn named(measure: &'static str) -> [&'static str; COLUMNS] {
         "noise_multiplier",
         "inclusion_probability",
         "steps",
+        "steps_lost",
     ]
 }
 
@@ -46,6 +47,7 @@ fn run_row(run: &MeasuredRun) -> Vec<Cell> {
         full(spent.map(|spent| spent.noise_multiplier)),
         full(spent.map(|spent| spent.inclusion_probability)),
         Cell::whole(run.steps),
+        Cell::whole(run.lost),
     ]);
     cells
 }

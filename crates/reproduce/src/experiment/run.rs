@@ -37,6 +37,8 @@ pub struct FinishedRun {
     pub certificate: RunCertificate,
     /// What its quality is measured by.
     pub measure: Measure,
+    /// Steps whose updates a crash lost, although they count as taken.
+    pub lost: u64,
     /// Steps and quality of every evaluation, in order.
     pub curve: Vec<(u64, f64)>,
 }
@@ -48,7 +50,8 @@ impl FinishedRun {
         let scores = lines.iter().map(|line| (line.step, line.evaluation.score()));
         let measure = scores.clone().next_back().map_or(Measure::Accuracy, |(_, score)| score.measure);
         let curve = scores.map(|(step, Score { value, .. })| (step, value)).collect();
-        Ok(Self { certificate, measure, curve })
+        let lost = dapple_train::steps_lost(folder)?;
+        Ok(Self { certificate, measure, lost, curve })
     }
 
     /// Quality after the last step.

@@ -57,7 +57,17 @@ pub(super) fn carry_out(experiment: &Experiment<'_>, runs: &[PlannedRun]) -> Res
         }
     }
     let all: Option<Vec<FinishedRun>> = finished.into_iter().collect();
-    all.filter(|_| !interrupted).ok_or(ReproduceError::Interrupted)
+    let all = all.filter(|_| !interrupted).ok_or(ReproduceError::Interrupted)?;
+    for (planned, run) in runs.iter().zip(&all).filter(|(_, run)| run.lost > 0) {
+        let (name, lost, steps) = (&planned.name, run.lost, run.certificate.steps_spent);
+        let text = format!(
+            "{name}: a crash lost the updates of {lost} of its {steps} steps, so it does not compare with the others; \
+             remove its folder to have it trained anew"
+        );
+        // There is nothing left that could be stopped.
+        let _ = watch.run(name).notice(&Event::Warning(&text));
+    }
+    Ok(all)
 }
 
 /// What the threads that carry out runs share.

@@ -1,10 +1,12 @@
 //! `mix/*`: tables of *DP-Mix: Mixup-based Data Augmentation for Differentially Private Learning*.
 
 mod catalogue;
+mod folders;
 mod noise;
 mod plans;
 mod show;
 mod trained;
+mod tuned;
 
 use crate::registry::RegisteredReproduction;
 

@@ -1,11 +1,12 @@
-//! The plans of the mixing paper's training from scratch, at each scale.
+//! The plans of the mixing paper's training from scratch, at each scale, and what they share with those of fine-tuning.
 
 use std::path::Path;
 
 use dapple_plan::{PlanSpec, Relation};
 
 use super::catalogue::{MixData, MixMethod, PaperAccuracy};
-use crate::error::{ReproduceError, Result};
+use super::folders::GivenFolders;
+use crate::error::Result;
 use crate::experiment::{Level, full_path, scenes};
 use crate::options::{Training, TrainingScale};
 
@@ -44,21 +45,26 @@ ema = 0.999
 /// Of the views and mixtures of a method, the share that is shown at a smaller scale is one in so many.
 const FEWER_VIEWS: u32 = 4;
 
+/// The same of public images, of which there are few.
+const FEWER_SYNTHETIC: u32 = 2;
+
 /// How many steps the embedded scenes are trained for, in batches of 256.
 const TINY_STEPS: u64 = 150;
 
 /// The numbers of views and mixtures at a scale.
 pub(super) fn at_scale(method: MixMethod, scale: TrainingScale) -> MixMethod {
-    let fewer = |count: u32| count.div_ceil(FEWER_VIEWS);
     match scale {
         TrainingScale::Full => method,
-        TrainingScale::Tiny | TrainingScale::Small => {
-            MixMethod { views: fewer(method.views), self_mix: fewer(method.self_mix), ..method }
-        }
+        TrainingScale::Tiny | TrainingScale::Small => MixMethod {
+            views: method.views.div_ceil(FEWER_VIEWS),
+            self_mix: method.self_mix.div_ceil(FEWER_VIEWS),
+            synthetic: method.synthetic.div_ceil(FEWER_SYNTHETIC),
+            ..method
+        },
     }
 }
 
-/// The training behind one accuracy.
+/// The training from scratch behind one accuracy.
 pub(super) fn plan(flags: &Training, cell: &PaperAccuracy, seed: u64) -> Result<PlanSpec> {
     let mut spec = match flags.scale() {
         TrainingScale::Tiny => {
@@ -69,29 +75,29 @@ pub(super) fn plan(flags: &Training, cell: &PaperAccuracy, seed: u64) -> Result<
         }
         TrainingScale::Small | TrainingScale::Full => images(flags, cell.data)?,
     };
+    trained_by(&mut spec, flags, cell, seed);
+    Ok(spec)
+}
+
+/// Fills in the method and the budget of an accuracy, and the steps that flags ask for.
+pub(super) fn trained_by(spec: &mut PlanSpec, flags: &Training, cell: &PaperAccuracy, seed: u64) {
     let method = at_scale(cell.method, flags.scale());
     spec.privacy.relation = Some(Relation::AddRemove);
     spec.privacy.epsilon = Some(cell.epsilon);
     spec.privacy.records_per_clip = (method.together > 1).then_some(method.together.into());
     spec.pipeline.views = Some(method.views);
     spec.mix.self_mix = Some(method.self_mix);
+    spec.mix.synthetic = (method.synthetic > 0).then_some(method.synthetic);
     spec.model.seed = Some(seed);
     if let Some(steps) = flags.steps {
         (spec.sampling.epochs, spec.sampling.steps) = (None, Some(steps));
     }
-    Ok(spec)
 }
 
 /// The training of a wide residual network on one of the paper's data sets.
 fn images(flags: &Training, data: MixData) -> Result<PlanSpec> {
-    let folder = root(flags)?.join(data.folder());
     let mut spec = PlanSpec::from_toml(FROM_SCRATCH)?;
-    let (format, train, test) = match data {
-        MixData::Cifar10 | MixData::Cifar100 => ("cifar", folder.clone(), folder),
-        MixData::EuroSat => ("image-folder", folder.join("train"), folder.join("test")),
-    };
-    spec.data.format = PlanSpec::from_toml(&format!("[data]\nformat = '{format}'"))?.data.format;
-    (spec.data.train, spec.data.test) = (Some(full_path(&train)), Some(full_path(&test)));
+    read_images(&mut spec, &GivenFolders::new(flags, false)?.data(data), data)?;
     if flags.scale() == TrainingScale::Small {
         (spec.sampling.batch, spec.sampling.epochs) = (Some(1024), Some(20));
         spec.optimiser.learning_rate = Some(1.0);
@@ -103,19 +109,22 @@ fn images(flags: &Training, data: MixData) -> Result<PlanSpec> {
     Ok(spec)
 }
 
-/// The folder behind `--data`.
-pub(super) fn root(flags: &Training) -> Result<&Path> {
-    flags.data.as_deref().ok_or_else(|| {
-        ReproduceError::request(
-            "this scale trains on real images: --data is missing",
-            "give --data a folder that holds cifar-10, cifar-100 (binary files) or eurosat (train/CLASS, test/CLASS), or use --scale tiny",
-        )
-    })
+/// Names the files of a data set that lies in a folder.
+pub(super) fn read_images(spec: &mut PlanSpec, folder: &Path, data: MixData) -> Result<()> {
+    let (format, train, test) = match data {
+        MixData::Cifar10 | MixData::Cifar100 => ("cifar", folder.to_owned(), folder.to_owned()),
+        MixData::EuroSat | MixData::Caltech256 | MixData::Sun397 | MixData::OxfordPet => {
+            ("image-folder", folder.join("train"), folder.join("test"))
+        }
+    };
+    spec.set("data.format", format)?;
+    (spec.data.train, spec.data.test) = (Some(full_path(&train)), Some(full_path(&test)));
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::catalogue::TABLES;
+    use super::super::catalogue::tables;
     use super::*;
     use dapple_plan::Plan;
 
@@ -125,8 +134,8 @@ mod tests {
 
     #[test]
     fn images_are_trained_as_the_paper_says() {
-        for table in &TABLES {
-            for cell in table.cells {
+        for table in tables().iter().filter(|table| !table.is_tuned()) {
+            for cell in &table.cells {
                 let mut spec = plan(&flags(TrainingScale::Full), cell, 1).unwrap();
                 spec.privacy.noise_multiplier = Some(1.0);
                 spec.sampling.records = Some(50_000);
@@ -141,11 +150,9 @@ mod tests {
 
     #[test]
     fn smaller_scales_keep_methods_apart() {
-        for table in &TABLES {
+        for table in &tables() {
             for scale in [TrainingScale::Tiny, TrainingScale::Small] {
-                let keys = table.cells.iter().map(|cell| {
-                    (cell.data.folder(), at_scale(cell.method, scale).key(), cell.epsilon.to_bits())
-                });
+                let keys = table.cells.iter().map(|cell| table.run_name(cell, scale, 1));
                 let all: std::collections::BTreeSet<_> = keys.collect();
                 assert_eq!(all.len(), table.cells.len(), "{}", table.entry.id);
             }

@@ -169,7 +169,7 @@ impl Reproduction for Digits {
     }
 
     fn kind(&self) -> ReproductionKind {
-        ReproductionKind::Trained
+        ReproductionKind::Trained { pool: false }
     }
 
     fn compute(&self, options: &ReproductionOptions, watch: &dyn Watch) -> Result<ClassifierRuns> {

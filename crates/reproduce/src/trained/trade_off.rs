@@ -54,7 +54,7 @@ impl Reproduction for TradeOff {
     }
 
     fn kind(&self) -> ReproductionKind {
-        ReproductionKind::Trained
+        ReproductionKind::Trained { pool: false }
     }
 
     fn compute(&self, options: &ReproductionOptions, watch: &dyn Watch) -> Result<TradeOffRuns> {

@@ -21,6 +21,8 @@ pub enum Warning {
     Seeded,
     /// A power failure cut off a line of the ledger.
     CutLedger,
+    /// A crash lost updates of steps that count as taken.
+    LostSteps,
     /// Delta is one over the number of records, or more.
     LargeDelta,
     /// Records were split off and evaluated on.
@@ -34,10 +36,11 @@ pub enum Warning {
 }
 
 impl Warning {
-    const KNOWN: [Self; 7] = [
+    const KNOWN: [Self; 8] = [
         Self::NotPrivate,
         Self::Seeded,
         Self::CutLedger,
+        Self::LostSteps,
         Self::LargeDelta,
         Self::Validation,
         Self::LargeEpsilon,
@@ -51,6 +54,7 @@ impl Warning {
             Self::NotPrivate => planned.is_none(),
             Self::Seeded => history.start().deterministic,
             Self::CutLedger => history.torn(),
+            Self::LostSteps => history.lost() > 0,
             Self::LargeDelta => planned.is_some_and(|price| price.delta * price.records as f64 >= 1.0),
             Self::Validation => terms.training.data.origin.splits_records_off(),
             Self::LargeEpsilon => planned.is_some_and(|price| price.epsilon.upper > LARGE_EPSILON),
@@ -69,6 +73,9 @@ impl Warning {
                 "Every random number follows from the seed in the plan: nothing is private against anyone who knows or guesses it."
             }
             Self::CutLedger => "The ledger's last line was cut off; it counts as the largest promise.",
+            Self::LostSteps => {
+                "A crash lost the updates of steps that count as taken: the model has had fewer than the plan says."
+            }
             Self::LargeDelta => {
                 "Delta is at least one over the number of records: it alone would allow one record to be released in full."
             }

@@ -15,7 +15,11 @@ const REPEATABLE: usize = 64;
 
 impl Machine {
     /// An executor on the GPUs that were asked for.
-    pub(super) fn gpu(&mut self, graph: &Graph) -> Result<Box<dyn Executor>, Box<Unusable>> {
+    pub(super) fn gpu(
+        &mut self,
+        graph: &Graph,
+        submodels: &[Graph],
+    ) -> Result<Box<dyn Executor>, Box<Unusable>> {
         let numbers = self.numbers().map_err(|error| unusable(&self.device.to_string(), error.into()))?;
         let names: Vec<String> = numbers.iter().map(ToString::to_string).collect();
         let device = format!("cuda:{}", names.join(","));
@@ -23,7 +27,7 @@ impl Machine {
         let on_host = self.repeatable || numbers.len() == 1;
         let addition = if on_host { CudaAddition::Host } else { CudaAddition::Nccl };
         let options = self.options(numbers.len());
-        let cards = Cards::new(graph, &numbers, options, addition, device.clone())
+        let cards = Cards::new((graph, submodels), &numbers, options, addition, device.clone())
             .map_err(|error| unusable(&device, error))?;
         self.words = format!("{device} ({}, {})", cards.names(), self.precision.name());
         self.cards = numbers.len();

@@ -3,6 +3,7 @@
 #[cfg(feature = "cuda")]
 mod gpu;
 
+use dapple_data::SubmodelLaw;
 use dapple_graph::Graph;
 use dapple_plan::spec::{DeviceChoice, FactorPrecision};
 use dapple_plan::{PerformancePlan, Plan, Sampling, TrainingPlan};
@@ -71,7 +72,7 @@ impl Machine {
         }
     }
 
-    /// Makes an executor for a graph. The first one settles `auto`: a GPU is used if possible, and if there is one that cannot be used,
+    /// Makes an executor for a graph and for submodels of it. The first one settles `auto`: a GPU is used if possible, and if there is one that cannot be used,
     /// the notes say why.
     ///
     /// # Errors
@@ -79,19 +80,20 @@ impl Machine {
     pub(crate) fn executor(
         &mut self,
         graph: &Graph,
+        submodels: &[Graph],
         notes: &mut Vec<String>,
     ) -> Result<Box<dyn Executor>, TrainError> {
         if self.device == DeviceChoice::Cpu {
-            return self.processor(graph, notes);
+            return self.processor(graph, submodels, notes);
         }
-        match self.gpu(graph) {
+        match self.gpu(graph, submodels) {
             Err(unusable) if self.device == DeviceChoice::Auto => {
                 let Unusable { worth_telling, error } = *unusable;
                 if worth_telling {
                     let hint = error.hint().map_or(String::new(), |hint| format!(" ({hint})"));
                     notes.push(format!("no GPU is used: {error}{hint}"));
                 }
-                self.processor(graph, notes)
+                self.processor(graph, submodels, notes)
             }
             Err(unusable) => Err(unusable.error),
             Ok(executor) => {
@@ -113,7 +115,12 @@ impl Machine {
         self.cards
     }
 
-    fn processor(&mut self, graph: &Graph, notes: &mut Vec<String>) -> Result<Box<dyn Executor>, TrainError> {
+    fn processor(
+        &mut self,
+        graph: &Graph,
+        submodels: &[Graph],
+        notes: &mut Vec<String>,
+    ) -> Result<Box<dyn Executor>, TrainError> {
         self.device = DeviceChoice::Cpu;
         self.words = "cpu".to_owned();
         if self.precision != FactorPrecision::F32 {
@@ -121,11 +128,11 @@ impl Machine {
             notes.push(format!("performance.precision = {name} is for GPUs; the processor computes in f32"));
             self.precision = FactorPrecision::F32;
         }
-        Ok(Box::new(Processor::new(graph, self.threads)?))
+        Ok(Box::new(Processor::with_submodels(graph, submodels, self.threads)?))
     }
 
     #[cfg(not(feature = "cuda"))]
-    fn gpu(&mut self, _: &Graph) -> Result<Box<dyn Executor>, Box<Unusable>> {
+    fn gpu(&mut self, _: &Graph, _: &[Graph]) -> Result<Box<dyn Executor>, Box<Unusable>> {
         let error = StepError::Device {
             device: self.device.to_string(),
             problem: "this program was built without CUDA".to_owned(),
@@ -138,7 +145,7 @@ impl Machine {
 /// How many records a step is planned for. These numbers are public.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Planned {
-    /// Records of the whole step.
+    /// Records of the whole step; of a split model, those that share a submodel.
     pub(crate) records: usize,
     /// The most records that one card is shown at once.
     pub(crate) together: usize,
@@ -150,8 +157,12 @@ impl Planned {
         let record = prepared.views.iter().map(|views| 4 * views.count() * views.view_length()).max();
         let by_memory = (MICROBATCH_BYTES / record.unwrap_or(1).max(1)).max(SMALLEST_MICROBATCH);
         let together = prepared.training.performance.microbatch.unwrap_or(by_memory);
-        let of =
-            |part: &Plan| Self::new(part.batch(), part.sampling() != Sampling::WithoutReplacement, together);
+        let of = |part: &Plan| {
+            let submodels = SubmodelLaw::of(part).and_then(|law| law.counts().min()).unwrap_or(1);
+            // Each record draws its submodel, so that even of a fixed number a random one shares it.
+            let by_coins = part.sampling() != Sampling::WithoutReplacement || submodels > 1;
+            Self::new(part.batch().div_ceil(submodels), by_coins, together)
+        };
         let parts = prepared.parts().iter().map(of);
         parts.max_by_key(|planned| planned.records).unwrap_or(Self::new(1, false, together))
     }

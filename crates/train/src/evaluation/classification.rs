@@ -10,19 +10,62 @@ use super::Evaluation;
 use super::confusion::Confusion;
 use crate::error::TrainError;
 
-/// Evaluates a model. If the views are crops, the probabilities of `grid * grid` crops of each image are averaged.
+/// The images that a classifier is evaluated on, and how it looks at them. If the views are crops, the probabilities of `grid * grid` crops
+/// of each image are averaged.
+#[derive(Clone, Copy)]
+pub(crate) struct ShownImages<'s> {
+    pub(crate) dataset: &'s Arc<dyn Dataset>,
+    pub(crate) views: &'s Views,
+    pub(crate) grid: u32,
+    pub(crate) threads: usize,
+}
+
+/// Evaluates a model.
 pub(crate) fn evaluate(
     executor: &mut dyn Executor,
     parameters: &Parameters,
-    dataset: &Arc<dyn Dataset>,
-    views: &Views,
-    grid: u32,
-    threads: usize,
+    images: ShownImages<'_>,
 ) -> Result<Evaluation, TrainError> {
+    let mut tally = ClassTally::new(images.dataset.classes() as usize);
+    ask(executor, parameters, images, |probabilities, label| tally.count(&probabilities, label))?;
+    Ok(tally.finish())
+}
+
+/// Evaluates several models that answer together: the mean of their probabilities counts. Only one of them is in memory at a time.
+pub(crate) fn evaluate_together(
+    models: impl ExactSizeIterator<Item = Result<Box<dyn Executor>, TrainError>>,
+    parameters: &Parameters,
+    images: ShownImages<'_>,
+) -> Result<Evaluation, TrainError> {
+    let count = models.len() as f64;
+    let mut answers: Vec<(Vec<f64>, usize)> = Vec::new();
+    for executor in models {
+        let mut record = 0;
+        ask(&mut *executor?, parameters, images, |probabilities, label| {
+            if record == answers.len() {
+                answers.push((vec![0.0; probabilities.len()], label));
+            }
+            let mean = &mut answers[record].0;
+            mean.iter_mut().zip(probabilities).for_each(|(mean, value)| *mean += value / count);
+            record += 1;
+        })?;
+    }
+    let mut tally = ClassTally::new(images.dataset.classes() as usize);
+    answers.iter().for_each(|(probabilities, label)| tally.count(probabilities, *label));
+    Ok(tally.finish())
+}
+
+/// Asks a model about all images, and hands on the probabilities that it gives each, with its class.
+fn ask(
+    executor: &mut dyn Executor,
+    parameters: &Parameters,
+    images: ShownImages<'_>,
+    mut answer: impl FnMut(Vec<f64>, usize),
+) -> Result<(), TrainError> {
+    let ShownImages { dataset, views, grid, threads } = images;
     let classes = dataset.classes() as usize;
     let options = LoaderOptions { threads, ..LoaderOptions::default() };
     let loader = Loader::evaluate(Arc::clone(dataset), views.clone(), grid, options)?;
-    let mut tally = ClassTally::new(classes);
     let mut loaded = executor.load(parameters)?;
     for microbatch in loader {
         let microbatch = microbatch?;
@@ -31,10 +74,10 @@ pub(crate) fn evaluate(
         let labels = microbatch.labels.classes().expect("records have one class each in evaluation");
         let labels = labels.iter().step_by(microbatch.views.max(1));
         for (outputs, &label) in outputs.chunks_exact(record_len.max(1)).zip(labels) {
-            tally.count(&probabilities(outputs, classes), label as usize);
+            answer(probabilities(outputs, classes), label as usize);
         }
     }
-    Ok(tally.finish())
+    Ok(())
 }
 
 /// The mean of the softmax over all views.

@@ -6,12 +6,13 @@ use dapple_data::{Dataset, Views};
 use dapple_graph::Parameters;
 use dapple_plan::{EvaluationPlan, Look, MapEvaluation};
 
-use super::{Evaluation, Segmenter, classify};
+use super::{Evaluation, Segmenter, ShownImages, classify, classify_together};
 use crate::device::Machine;
 use crate::error::TrainError;
 use crate::inference::Inference;
 use crate::prepare::Prepared;
 use crate::step::Trainer;
+use crate::submodels::ModelSplit;
 
 /// Evaluates the model of a run as often as the run asks.
 pub(crate) struct Evaluator {
@@ -34,10 +35,12 @@ impl Evaluator {
         dataset: &Arc<dyn Dataset>,
     ) -> Result<Evaluation, TrainError> {
         match self.plan {
+            EvaluationPlan::Crops { .. } if ensemble(prepared).is_some() => {
+                self.evaluate_weights(prepared, trainer.weights()?, dataset)
+            }
             EvaluationPlan::Crops { grid } => {
                 let (executor, parameters) = trainer.evaluator()?;
-                let (views, threads) = seen(prepared);
-                classify(executor, parameters, dataset, views, grid, threads)
+                classify(executor, parameters, images(prepared, dataset, grid))
             }
             EvaluationPlan::Maps(method) => self.segment(prepared, trainer.weights()?, dataset, method),
         }
@@ -54,9 +57,14 @@ impl Evaluator {
             EvaluationPlan::Crops { grid } => {
                 let graph = &prepared.graphs[prepared.graphs.len() - 1];
                 let mut machine = Machine::for_inference(&prepared.training);
-                let mut executor = machine.executor(graph, &mut Vec::new())?;
-                let (views, threads) = seen(prepared);
-                classify(&mut *executor, parameters, dataset, views, grid, threads)
+                let images = images(prepared, dataset, grid);
+                if let Some(split) = ensemble(prepared) {
+                    let submodels = split.submodels(graph)?;
+                    let models = submodels.iter().map(|model| machine.executor(model, &[], &mut Vec::new()));
+                    return classify_together(models, parameters, images);
+                }
+                let mut executor = machine.executor(graph, &[], &mut Vec::new())?;
+                classify(&mut *executor, parameters, images)
             }
             EvaluationPlan::Maps(method) => self.segment(prepared, parameters, dataset, method),
         }
@@ -72,6 +80,17 @@ impl Evaluator {
         let (views, threads) = seen(prepared);
         Segmenter { inference: &mut self.inference, parameters, views, method }.evaluate(dataset, threads)
     }
+}
+
+/// The split of a model whose submodels answer together.
+fn ensemble(prepared: &Prepared) -> Option<&ModelSplit> {
+    prepared.split.as_ref().filter(|split| split.is_ensemble())
+}
+
+/// The images of a data set as the plan's last phase shows them.
+fn images<'s>(prepared: &'s Prepared, dataset: &'s Arc<dyn Dataset>, grid: u32) -> ShownImages<'s> {
+    let (views, threads) = seen(prepared);
+    ShownImages { dataset, views, grid, threads }
 }
 
 /// The views of the plan's last phase, and the number of threads.

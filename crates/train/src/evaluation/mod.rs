@@ -7,7 +7,9 @@ mod segmentation;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use classification::{evaluate as classify, probabilities};
+pub(crate) use classification::{
+    ShownImages, evaluate as classify, evaluate_together as classify_together, probabilities,
+};
 pub(crate) use evaluator::Evaluator;
 pub(crate) use segmentation::Segmenter;
 

@@ -53,7 +53,7 @@ impl FeatureMachine {
         if !on_card {
             return Self::processor(graph, threads);
         }
-        let executor = Machine::for_features(plan).executor(graph, &mut Vec::new())?;
+        let executor = Machine::for_features(plan).executor(graph, &[], &mut Vec::new())?;
         Ok(Self { executor, threads, fills: true })
     }
 }
@@ -75,6 +75,10 @@ impl FrozenFeatures {
     /// Only the plan and the sizes of data and model decide, which are public.
     pub(crate) fn halves(prepared: &Prepared, from: u64) -> Option<Halves> {
         let [part] = prepared.parts() else { return None };
+        // What follows the trunk is no sequence of blocks, so that it has no submodels.
+        if prepared.split.is_some() {
+            return None;
+        }
         let records = prepared.data.train.len();
         let draws = (part.steps().saturating_sub(from)).saturating_mul(part.batch());
         let fixed = prepared.views[0].is_fixed() && prepared.data.train.target_kind() == TargetKind::Class;

@@ -1,5 +1,7 @@
 //! A ledger that has been read and checked.
 
+use std::ops::Range;
+
 use dapple_data::SamplingEvent;
 use dapple_plan::Plan;
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,8 @@ pub struct History {
     hashes: Vec<String>,
     promises: Vec<Promised>,
     spent: u64,
+    /// Steps whose updates are lost, in order.
+    lost: Vec<Range<u64>>,
     finished: bool,
     stopped: bool,
     model: Option<String>,
@@ -77,6 +81,7 @@ impl History {
             hashes: vec![hash],
             promises: Vec::new(),
             spent: 0,
+            lost: Vec::new(),
             finished: false,
             stopped: false,
             model: None,
@@ -130,9 +135,26 @@ impl History {
             LedgerEntry::Machine { step, machine } => {
                 self.machines.push(UsedMachine { step: *step, machine: machine.clone() });
             }
-            LedgerEntry::Start(_) | LedgerEntry::Resumed { .. } | LedgerEntry::Stopped { .. } => {}
+            &LedgerEntry::Resumed { checkpoint, step } => self.lose(checkpoint..step),
+            LedgerEntry::Start(_) | LedgerEntry::Stopped { .. } => {}
         }
         Ok(())
+    }
+
+    /// Notes that the weights are those of the checkpoint before `steps`, and that these are not taken again.
+    fn lose(&mut self, steps: Range<u64>) {
+        // What was lost behind the checkpoint before is among these.
+        self.lost.retain(|lost| lost.start < steps.start);
+        if let Some(last) = self.lost.last_mut() {
+            last.end = last.end.min(steps.start);
+        }
+        self.lost.extend(Some(steps).filter(|steps| !steps.is_empty()));
+    }
+
+    /// How many of the steps that count as taken changed nothing, because a crash lost their updates.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost.iter().map(|steps| steps.end - steps.start).sum()
     }
 
     /// What the run began with.

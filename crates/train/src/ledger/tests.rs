@@ -100,6 +100,16 @@ fn a_cut_line_counts_as_the_largest_block() {
 }
 
 #[test]
+fn a_lost_step_is_counted_once() {
+    let (_folder, _path, mut ledger) = written(false, &[16, 16]);
+    // Two crashes after one checkpoint, one after a later checkpoint, and one that goes back behind that.
+    for (checkpoint, step, lost) in [(10, 20, 10), (10, 25, 15), (28, 32, 19), (12, 32, 22), (32, 32, 22)] {
+        ledger.append(&LedgerEntry::Resumed { checkpoint, step }).unwrap();
+        assert_eq!(ledger.history().lost(), lost, "{checkpoint}..{step}");
+    }
+}
+
+#[test]
 fn a_full_disk_leaves_the_ledger_as_it_was() {
     // Linux has a device that is always full.
     let full = Path::new("/dev/full");

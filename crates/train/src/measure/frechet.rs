@@ -17,7 +17,7 @@ const ROWS: usize = 64;
 /// Fewer than two pictures in a set, or features of different lengths.
 pub fn frechet_distance(one: &FeatureSet, other: &FeatureSet) -> Result<f64, TrainError> {
     comparable(one, other)?;
-    let [(mean, factor), (other_mean, other_factor)] = [one, other].map(moments);
+    let ((mean, factor), (other_mean, other_factor)) = rayon::join(|| moments(one), || moments(other));
     let apart: f64 = mean.iter().zip(&other_mean).map(|(a, b)| (a - b).powi(2)).sum();
     let traces = factor.squares() + other_factor.squares();
     let root = nuclear_norm(factor.times_transposed(&other_factor), one.length);

@@ -159,7 +159,7 @@ impl Run {
         }
         let begins = Event::Begins {
             steps,
-            spent: self.ledger.history().spent(),
+            after: self.step,
             trainable: self.prepared.graphs[0].trainable_len(),
             epsilon: self.prepared.planned.as_ref().map(|planned| planned.epsilon.upper),
             machine: self.trainer.machine(),

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use dapple_data::{Dataset, Loader, Opened, Sampler, open};
+use dapple_data::{Dataset, Loader, Opened, PurposeKey, Sampler, SubmodelLaw, open};
 use dapple_geometry::Mask;
 use dapple_graph::{Graph, GraphError, Parameters};
-use dapple_plan::spec::{ModelSpec, OptimiserSpec, PlanSpec, TrainSpec};
+use dapple_plan::spec::{ModelSpec, OptimiserSpec, PlanSpec, PredictionModel, TrainSpec};
 use dapple_plan::{
     Certificate, Conduct, DataLimits, DataPlan, EvaluationPlan, GradientBound, LearningRate, ModelPlan,
-    OptimiserPlan, PerformancePlan, Plan, RecordOrigin, TrainingPlan, ViewPlan,
+    OptimiserPlan, PerformancePlan, Plan, RecordOrigin, SubmodelPlan, TrainingPlan, ViewPlan,
 };
 
 use super::keys::Keys;
@@ -17,6 +17,7 @@ use crate::error::TrainError;
 use crate::model::Blueprint;
 use crate::prepare::{Prepared, Request, checked, read_from, solve, views};
 use crate::step::{StepKeys, Trainer};
+use crate::submodels::ModelSplit;
 
 /// A request with everything filled in, and what it costs.
 #[derive(Debug, Clone)]
@@ -85,6 +86,8 @@ impl Completed {
                 pool: None,
             },
             model: ModelPlan::check(&model)?,
+            // The caller's model tells its blocks.
+            submodels: None,
             clipping: self.clipping,
             optimiser: OptimiserPlan::check(&optimiser)?,
             schedule: LearningRate::check(&optimiser, self.plan.steps())?,
@@ -101,13 +104,16 @@ pub struct Rehearsal {
     trainer: Trainer,
     loader: Loader,
     keys: StepKeys,
+    /// How records draw their submodels, and by which key, if the plan splits the model.
+    submodels: Option<(SubmodelLaw, PurposeKey)>,
     step: u64,
     steps: u64,
 }
 
 impl Rehearsal {
-    /// A rehearsal before its first step. `model` makes a model and its first weights for views of a shape, and plain gradient descent
-    /// trains it at this learning rate. Views are mirrored and resized as the plan says, but neither augmented nor normalised: both only
+    /// A rehearsal before its first step. `pool` holds the images that stand beside records where the plan shows any. `model` makes a model
+    /// and its first weights for views of a shape, and plain gradient descent trains it at this learning rate. If the plan splits the model,
+    /// all its blocks are dealt out to the submodels. Views are mirrored and resized as the plan says, but neither augmented nor normalised: both only
     /// process what a view shows, so an attack gains nothing from them.
     ///
     /// # Errors
@@ -115,18 +121,23 @@ impl Rehearsal {
     pub fn new(
         completed: &Completed,
         records: Arc<dyn Dataset>,
+        pool: Option<Arc<dyn Dataset>>,
         learning_rate: f64,
         model: impl Fn(&[usize]) -> Result<(Graph, Parameters), GraphError>,
     ) -> Result<Self, TrainError> {
-        let training = completed.rehearsed(&*records, learning_rate)?;
-        let data = Opened { train: records, test: None, pool: None };
+        let mut training = completed.rehearsed(&*records, learning_rate)?;
+        let data = Opened { train: records, test: None, pool };
         let views = views(training.privacy.parts(), &training.data.views, &data)?;
         let (_, parameters) = model(&views[0].shape())?;
         let graphs = views
             .iter()
             .map(|views| model(&views.shape()).map(|(graph, _)| graph))
             .collect::<Result<Vec<_>, _>>()?;
+        training.submodels = training.privacy.parts()[0]
+            .split()
+            .map(|_| SubmodelPlan { blocks: graphs[0].block_names(), predict: PredictionModel::All });
         let prepared = Prepared {
+            split: ModelSplit::of(&training),
             blueprint: Blueprint::unread(&training.model),
             notes: Vec::new(),
             training,
@@ -141,6 +152,8 @@ impl Rehearsal {
         let trainer = Trainer::new(&prepared, &mut Vec::new())?;
         let keys = Keys::fresh(&prepared)?;
         let steps = prepared.plan().steps();
+        let law = SubmodelLaw::of(&prepared.parts()[0]);
+        let submodels = law.map(|law| (law, keys.loader.submodels.clone()));
         let loader = Loader::train(
             Arc::clone(&prepared.data.train),
             Sampler::new(prepared.plan(), prepared.data.train.len(), keys.sampling)?,
@@ -149,7 +162,7 @@ impl Rehearsal {
             0..steps,
             loader_options(&prepared, trainer.cards()),
         )?;
-        Ok(Self { trainer, loader, keys: keys.step, step: 0, steps })
+        Ok(Self { trainer, loader, keys: keys.step, submodels, step: 0, steps })
     }
 
     /// Takes the next step and returns the weights after it; `None` once all steps are taken.
@@ -165,6 +178,14 @@ impl Rehearsal {
             .map_err(|source| TrainError::Step { step: self.step + 1, source: Box::new(source) })?;
         self.step += 1;
         self.trainer.weights().map(Some)
+    }
+
+    /// The submodel that a record draws in the next step, whether the step sees the record or not; `None` if the model is not split. A run
+    /// never tells this.
+    #[must_use]
+    pub fn submodel(&self, record: usize) -> Option<usize> {
+        let (law, key) = self.submodels.as_ref()?;
+        Some(law.submodel(&key.step(self.step), record))
     }
 
     /// The clip norm of the next step.

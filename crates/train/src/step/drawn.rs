@@ -55,6 +55,7 @@ impl Microbatches for DrawnBatch<'_> {
                 Labels::Probabilities(probabilities) => Targets::Probabilities(probabilities),
             },
             views: microbatch.views,
+            submodel: microbatch.submodel,
             dropout: Some(DropoutSource { seed: self.dropout_seed, records: &self.first_records }),
         }))
     }

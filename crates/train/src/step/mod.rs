@@ -29,11 +29,15 @@ pub(crate) struct Trainer {
     learned: Learned,
     rate: LearningRate,
     rule: ClippingRule,
+    /// The clip norm `C` of a split model, in whose multiples both the bounds of its parts and the noise are given.
+    split_clip: Option<f64>,
 }
 
 /// What each phase of the plan does in its own way.
 struct TrainerPart {
     graph: Graph,
+    /// The submodels of the graph that records update; empty if they update all of it.
+    submodels: Vec<Graph>,
     /// The expected batch.
     batch: u64,
     /// The expected number of contributions, by which the noisy sum is divided: records, or groups that are clipped together.
@@ -76,9 +80,10 @@ impl Trainer {
     /// A model before its first step, on the machine that the plan asks for. What a user should know about the machine is added to the
     /// notes.
     pub(crate) fn new(prepared: &Prepared, notes: &mut Vec<String>) -> Result<Self, TrainError> {
-        let clipping = prepared.clipping();
+        let clipping = prepared.clipping()?;
         let clip = prepared.adaptive_clip();
-        let mut clip_norms = vec![clipping.sensitivity()];
+        let split_clip = prepared.split.as_ref().map(|_| prepared.plan().clip_norm());
+        let mut clip_norms = vec![split_clip.unwrap_or(clipping.sensitivity())];
         clip_norms.extend(clip.iter().flat_map(AdaptiveClip::bounds));
         let parts = prepared.parts().iter().zip(&prepared.graphs).map(|(part, graph)| {
             let noise = match clipping {
@@ -86,11 +91,13 @@ impl Trainer {
                 _ => Some(PartNoise::new(part, &clip_norms)?),
             };
             let (batch, contributions) = (part.batch(), part.contributions());
-            Ok(TrainerPart { graph: graph.clone(), batch, contributions, noise })
+            let submodels = prepared.split.as_ref().map(|split| split.submodels(graph)).transpose()?;
+            let submodels = submodels.unwrap_or_default();
+            Ok(TrainerPart { graph: graph.clone(), submodels, batch, contributions, noise })
         });
         let parts = parts.collect::<Result<Vec<_>, TrainError>>()?;
         let mut machine = Machine::for_training(prepared);
-        let executor = machine.executor(&parts[0].graph, notes)?;
+        let executor = machine.executor(&parts[0].graph, &parts[0].submodels, notes)?;
         let rule = ClippingRule::new(&clipping, executor.layout())?;
         parts.iter().try_for_each(|part| fits(&rule, part.batch, prepared.plan().records()))?;
         let settings = optimiser_settings(&prepared.training.optimiser, &parts[0].graph)?;
@@ -105,6 +112,7 @@ impl Trainer {
             learned,
             rate: prepared.training.schedule,
             rule,
+            split_clip,
         })
     }
 
@@ -112,7 +120,7 @@ impl Trainer {
     ///
     /// # Guarantee
     /// The guarantee of [`private_step`], with the plan's rule, its noise multiplier times the rule's sensitivity, and its expected
-    /// batch. If the clip norm follows a quantile, rule and noise are those of the clip norm that the steps before have come to, and sum
+    /// batch. The parts of a split model are bounded in multiples of the clip norm, and the noise multiplier is one of it too. If the clip norm follows a quantile, rule and noise are those of the clip norm that the steps before have come to, and sum
     /// and count together have the plan's noise multiplier ([`ClipQuantile`](dapple_plan::ClipQuantile)).
     pub(crate) fn step(
         &mut self,
@@ -122,14 +130,15 @@ impl Trainer {
     ) -> Result<Taken, TrainError> {
         let first = next(loader)?;
         self.enter(first.phase)?;
-        let Self { parts, executor, learned, rate, rule, .. } = self;
+        let Self { parts, executor, learned, rate, rule, split_clip, .. } = self;
         let part = &parts[first.phase];
         if let Some(clip) = learned.clip.filter(|clip| clip.norm() != rule.sensitivity()) {
             *rule = ClippingRule::new(&Clipping::Flat { max_norm: clip.norm() }, executor.layout())?;
         }
         let (key, count_key) = (keys.noise.step(step), keys.count.step(step));
         // The sensitivity is taken from the rule, so that the noise always matches how gradients are bounded.
-        let on_sum = part.noise.as_ref().map(|noise| noise.on_sum(rule.sensitivity())).transpose()?;
+        let clip_norm = split_clip.unwrap_or(rule.sensitivity());
+        let on_sum = part.noise.as_ref().map(|noise| noise.on_sum(clip_norm)).transpose()?;
         let on_count = part.noise.as_ref().and_then(|noise| noise.count.as_ref());
         let learning_rate = rate.at(step);
         let update = Update {
@@ -147,11 +156,11 @@ impl Trainer {
 
     /// Gets ready for a phase of the plan. Only another size of views needs another executor.
     fn enter(&mut self, phase: usize) -> Result<(), TrainError> {
-        let graph = &self.parts[phase].graph;
+        let TrainerPart { graph, submodels, .. } = &self.parts[phase];
         if self.shape != graph.input_shape() {
             self.executor.fetch(&mut self.learned)?;
             // The first executor settled the machine, so there is nothing to note.
-            self.executor = self.machine.executor(graph, &mut Vec::new())?;
+            self.executor = self.machine.executor(graph, submodels, &mut Vec::new())?;
             self.shape = graph.input_shape().to_vec();
         }
         Ok(())
@@ -161,7 +170,7 @@ impl Trainer {
     /// of the whole model, so what is learned stays in place.
     pub(crate) fn train_behind(&mut self, rest: Graph) -> Result<(), TrainError> {
         self.executor.fetch(&mut self.learned)?;
-        let executor = self.machine.executor(&rest, &mut Vec::new())?;
+        let executor = self.machine.executor(&rest, &[], &mut Vec::new())?;
         self.whole = Some(std::mem::replace(&mut self.executor, executor));
         self.shape = rest.input_shape().to_vec();
         self.parts[0].graph = rest;
@@ -209,7 +218,7 @@ impl Trainer {
 
     /// The clip norm of the next step; infinite without clipping.
     pub(crate) fn clip_norm(&self) -> f64 {
-        self.adapted_clip_norm().unwrap_or_else(|| self.rule.sensitivity())
+        self.adapted_clip_norm().or(self.split_clip).unwrap_or_else(|| self.rule.sensitivity())
     }
 
     /// The same where it follows a quantile.
@@ -286,5 +295,7 @@ impl Taken {
 
 #[cfg(test)]
 mod mix_tests;
+#[cfg(test)]
+mod submodel_tests;
 #[cfg(test)]
 mod tests;

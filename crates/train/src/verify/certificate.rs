@@ -66,7 +66,9 @@ pub(super) fn compare(stored: Option<&RunCertificate>, run: &Recovered) -> Resul
         expected.machines.truncate(stored.machines.len());
         expected.model_sha256 = expected.model_sha256.filter(|_| stored.model_sha256.is_some());
         for certificate in [&mut expected, &mut stored] {
-            certificate.warnings.retain(|warning| *warning != Warning::CutLedger);
+            certificate
+                .warnings
+                .retain(|warning| !matches!(warning, Warning::CutLedger | Warning::LostSteps));
         }
     }
     if is_own(&stored) {

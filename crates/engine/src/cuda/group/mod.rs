@@ -79,6 +79,20 @@ impl CudaGroup {
         options: CudaOptions,
         addition: CudaAddition,
     ) -> Result<Self, CudaGroupError> {
+        Self::with_submodels(graph, &[], devices, options, addition)
+    }
+
+    /// Makes executors as [`CudaGroup::new`] does, whose batches may belong to submodels of the graph.
+    ///
+    /// # Errors
+    /// Those of [`CudaGroup::new`] and of [`CudaExecutor::with_submodels`].
+    pub fn with_submodels(
+        graph: &Graph,
+        submodels: &[Graph],
+        devices: &[usize],
+        options: CudaOptions,
+        addition: CudaAddition,
+    ) -> Result<Self, CudaGroupError> {
         check(devices, addition)?;
         let count = device_count()?;
         if addition == CudaAddition::Nccl {
@@ -88,7 +102,9 @@ impl CudaGroup {
             return Err(named(devices, Failed::from(CudaError::NoDevice { ordinal: device, count })));
         }
         let batch = options.batch.div_ceil(devices.len());
-        let open = |&device: &usize| CudaExecutor::new(graph, CudaOptions { device, batch, ..options });
+        let open = |&device: &usize| {
+            CudaExecutor::with_submodels(graph, submodels.to_vec(), CudaOptions { device, batch, ..options })
+        };
         let ranks = each(devices, open).map_err(|failed| named(devices, failed))?;
         let adder = match addition {
             CudaAddition::Nccl => Adder::Nccl(Communicators::new(devices)?),

@@ -134,7 +134,8 @@ impl Team {
     fn step(&mut self, (inputs, classes): &(Vec<f32>, Vec<u32>), step: u8) -> Result<StepStats, Failed> {
         let records: Vec<usize> = (0..inputs.len() / VIEWS / 784).map(|sample| 40 + 7 * sample).collect();
         let dropout = Some(DropoutSource { seed: step.into(), records: &records });
-        let batch = Batch { inputs, targets: Targets::Classes(classes), views: VIEWS, dropout };
+        let batch =
+            Batch { inputs, targets: Targets::Classes(classes), views: VIEWS, dropout, submodel: None };
         let key = [step + 1; 32];
         let rule = UpdateRule::Sgd { momentum: 0.0, nesterov: false };
         let noise = Some(LatticeNoise { key: &key, lattice: 0.5, deviation: 1500.0 });

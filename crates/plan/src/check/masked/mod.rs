@@ -5,11 +5,52 @@ mod claimed;
 pub use claimed::claimed_epsilon;
 
 use crate::error::PlanError;
-use crate::spec::{Masked, PublicGradient};
+use crate::spec::{Masked, MaskedContent, PublicGradient};
 use crate::{Relation, Sampling};
 
 /// The largest public clip norm, in private clip norms. Beyond it, public gradients are as good as unclipped.
 const MAX_CLIP: f64 = 1e6;
+
+/// What is private under the `masked` relation, and what public tokens do; a checked value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MaskedTokens {
+    /// How private tokens of neighbours differ.
+    pub content: MaskedContent,
+    /// Where the gradient of public tokens comes from.
+    pub public: PublicTokens,
+}
+
+impl MaskedTokens {
+    /// Checks the `[masked]` section; `None` under other relations.
+    pub(crate) fn check(
+        spec: &Masked,
+        relation: Relation,
+        sampling: Sampling,
+    ) -> Result<Option<Self>, PlanError> {
+        if relation == Relation::Masked {
+            let content = spec.content.unwrap_or(MaskedContent::Substitute);
+            return Ok(Some(Self { content, public: PublicTokens::check(spec, sampling)? }));
+        }
+        let given = [
+            ("masked.content", spec.content.is_some()),
+            ("masked.public_gradient", spec.public_gradient.is_some()),
+            ("masked.public_clip", spec.public_clip.is_some()),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            Some((key, _)) => Err(meaningless(key, &format!("the {relation} relation"), "--relation masked")),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether a neighbour's record has no private gradient, and nothing else in the sums tells of the record.
+    pub(crate) fn removes_all(self) -> bool {
+        self.content == MaskedContent::Remove && self.public == PublicTokens::Decoupled
+    }
+}
+
+fn meaningless(key: &'static str, what: &str, hint: &str) -> PlanError {
+    PlanError::invalid(key, format!("has no meaning for {what}"), format!("leave it out, or use {hint}"))
+}
 
 /// Where the gradient of the public tokens comes from; a checked value.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,26 +87,7 @@ impl PublicTokens {
         }
     }
 
-    pub(crate) fn check(
-        spec: &Masked,
-        relation: Relation,
-        sampling: Sampling,
-    ) -> Result<Option<Self>, PlanError> {
-        let meaningless = |key, what: String, hint: &str| {
-            Err(PlanError::invalid(
-                key,
-                format!("has no meaning for {what}"),
-                format!("leave it out, or use {hint}"),
-            ))
-        };
-        if relation != Relation::Masked {
-            let what = format!("the {relation} relation");
-            return match (spec.public_gradient, spec.public_clip) {
-                (Some(_), _) => meaningless("masked.public_gradient", what, "--relation masked"),
-                (None, Some(_)) => meaningless("masked.public_clip", what, "--relation masked"),
-                (None, None) => Ok(None),
-            };
-        }
+    fn check(spec: &Masked, sampling: Sampling) -> Result<Self, PlanError> {
         let coupled = !matches!(spec.public_gradient, None | Some(PublicGradient::Decoupled));
         if coupled && matches!(sampling, Sampling::Balanced { .. }) {
             return Err(PlanError::NoTheorem {
@@ -76,10 +98,10 @@ impl PublicTokens {
         }
         let key = "masked.public_clip";
         match (spec.public_gradient.unwrap_or(PublicGradient::Decoupled), spec.public_clip) {
-            (PublicGradient::Decoupled, None) => Ok(Some(Self::Decoupled)),
-            (PublicGradient::Coupled, None) => Ok(Some(Self::Coupled)),
+            (PublicGradient::Decoupled, None) => Ok(Self::Decoupled),
+            (PublicGradient::Coupled, None) => Ok(Self::Coupled),
             (PublicGradient::CoupledClipped, Some(clip)) if clip > 0.0 && clip <= MAX_CLIP => {
-                Ok(Some(Self::CoupledClipped { clip }))
+                Ok(Self::CoupledClipped { clip })
             }
             (PublicGradient::CoupledClipped, Some(clip)) => Err(PlanError::invalid(
                 key,
@@ -90,11 +112,11 @@ impl PublicTokens {
                 key,
                 why: "coupled-clipped clips the gradient of each record's public tokens",
             }),
-            (mode, Some(_)) => meaningless(
+            (mode, Some(_)) => Err(meaningless(
                 key,
-                format!("{} public gradients, which are not clipped", mode.name()),
+                &format!("{} public gradients, which are not clipped", mode.name()),
                 "--public-gradient coupled-clipped",
-            ),
+            )),
         }
     }
 }
