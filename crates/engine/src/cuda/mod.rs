@@ -151,7 +151,9 @@ impl CudaExecutor {
         }
         let mut device = Device::open(options.device, options.precision)?;
         let inference = CardProgram::inference(graph, options.precision);
-        device.load_heads(&inference.steps.head_sizes)?;
+        for graph in std::iter::once(graph).chain(&submodels) {
+            device.load_heads(&CardProgram::inference(graph, options.precision).steps.head_sizes)?;
+        }
         let model = CardModel::new(&device, &inference.steps)?;
         Ok(Self {
             graph: graph.clone(),
