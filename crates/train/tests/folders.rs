@@ -35,6 +35,13 @@ fn a_killed_run_goes_on() {
     // Five steps were promised, and their updates were lost.
     assert_eq!((outcome.updates, steps_lost(run.path()).unwrap()), (295, 5));
     assert!(outcome.certificate.warnings.contains(&Warning::LostSteps));
+    // A certificate from before there was this warning stays valid.
+    let path = run.path().join("certificate.json");
+    let warning = format!("\"{}\"", Warning::LostSteps);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(&warning));
+    fs::write(&path, text.replace(&warning, "")).unwrap();
+    assert!(matches!(verify(run.path(), None).unwrap(), Verdict::Valid { .. }));
 }
 
 #[test]

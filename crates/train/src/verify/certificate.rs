@@ -66,10 +66,12 @@ pub(super) fn compare(stored: Option<&RunCertificate>, run: &Recovered) -> Resul
         expected.machines.truncate(stored.machines.len());
         expected.model_sha256 = expected.model_sha256.filter(|_| stored.model_sha256.is_some());
         for certificate in [&mut expected, &mut stored] {
-            certificate
-                .warnings
-                .retain(|warning| !matches!(warning, Warning::CutLedger | Warning::LostSteps));
+            certificate.warnings.retain(|warning| *warning != Warning::CutLedger);
         }
+    }
+    // Programs before this warning did not write it, and no price depends on it.
+    if !stored.warnings.contains(&Warning::LostSteps) {
+        expected.warnings.retain(|warning| *warning != Warning::LostSteps);
     }
     if is_own(&stored) {
         expected.date.clone_from(&stored.date);
