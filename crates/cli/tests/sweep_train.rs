@@ -161,6 +161,31 @@ fn an_interrupted_sweep_goes_on() {
     assert!(std::fs::read_to_string(&ledger).unwrap().contains("resumed"));
 }
 
+#[test]
+#[cfg(unix)]
+fn a_killed_run_is_named_because_it_lost_steps() {
+    let folder = tempfile::TempDir::new().unwrap();
+    prepare(folder.path());
+    let sweep =
+        "sweep-train plans/plan.toml --epsilons 1 --methods patch --seeds 1 --out sweep --steps 3000 --json";
+    let mut child =
+        command(folder.path(), sweep).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let ledger = folder.path().join("sweep/patch-epsilon1-1/ledger.jsonl");
+    wait_until("a step is taken", || {
+        std::fs::read_to_string(&ledger).is_ok_and(|text| text.lines().count() >= 4)
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The run is read again once it is finished, and is named then, too.
+    for _ in 0..2 {
+        let output = command(folder.path(), sweep).output().unwrap();
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(column(&answer, "steps_lost")[0].as_u64().unwrap() > 0);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("does not compare with the others"), "{said}");
+    }
+}
+
 /// Noise on pixels leaves less of a region to be seen, and needs less noise on gradients.
 #[test]
 fn noisy_pixels_are_trained_and_priced() {
