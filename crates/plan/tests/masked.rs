@@ -122,6 +122,30 @@ fn tokens_that_are_there_or_not_cost_what_added_records_cost() {
 }
 
 #[test]
+fn hidden_submodels_are_counted_where_a_record_leaves_no_trace() {
+    let base = [
+        ("records", "1000"),
+        ("batch", "50"),
+        ("noise-multiplier", "1.5"),
+        ("steps", "40"),
+        ("submodels", "4"),
+    ];
+    for (more, counted) in [
+        (&[("masked-content", "remove")][..], true),
+        (&[("masked-content", "substitute")], false),
+        (&[("masked-content", "remove"), ("sampling", "without-replacement")], false),
+        (&[("masked-content", "remove"), ("public-gradient", "coupled")], false),
+    ] {
+        let split = plan(&[&base, more].concat());
+        assert_eq!(split.counts_submodels(), counted, "{more:?}");
+        let known = upper(&split.with_known_submodels());
+        // What is not counted does not move the price, up to the width of brackets.
+        let gains = upper(&split) < 0.99 * known;
+        assert_eq!(gains, counted, "{more:?}: {} {known}", upper(&split));
+    }
+}
+
+#[test]
 fn coupled_gradients_of_tokens_that_are_there_or_not_are_half_as_far_apart() {
     // The sum of the first test with sqrt(k) / sigma for 2 sqrt(k) / sigma: the same figures at half the noise.
     for (batch, sigma, steps, epsilon) in [("100", "1", "1", 3.8044359), ("100", "1", "3", 5.4767763)] {

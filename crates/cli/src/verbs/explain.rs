@@ -260,6 +260,9 @@ fn spatial(plan: &Plan) -> Vec<Factor> {
 fn masked(plan: &Plan) -> Option<Factor> {
     let MaskedTokens { content, public } = plan.masked()?;
     let verdict = match (content, public) {
+        _ if plan.sampling() != Sampling::Poisson => {
+            "it is about Poisson sampling, and says nothing of this run"
+        }
         (MaskedContent::Remove, PublicTokens::Decoupled) => {
             "it holds for private tokens that are there or not, with public batches of their own"
         }

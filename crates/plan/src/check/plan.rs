@@ -199,7 +199,9 @@ impl Plan {
     pub fn counts_submodels(&self) -> bool {
         let moves = match self.relation {
             Relation::AddRemove | Relation::User => true,
-            Relation::Masked => self.masked.is_some_and(MaskedTokens::removes_all),
+            Relation::Masked => {
+                self.sampling == Sampling::Poisson && self.masked.is_some_and(MaskedTokens::removes_all)
+            }
             Relation::Replace | Relation::Patch => false,
         };
         self.split.is_some() && (moves || matches!(self.sampling, Sampling::Balanced { .. }))
