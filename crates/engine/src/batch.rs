@@ -142,12 +142,6 @@ impl<'a> Batch<'a> {
         Ok(samples)
     }
 
-    /// The same for a card, which draws what dropout drops by keys alone and takes no masks.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn sizes_on_card(&self, graph: &Graph) -> Result<usize, EngineError> {
-        if self.masks.is_some() { Err(EngineError::Masks) } else { self.sizes(graph) }
-    }
-
     /// Checks the classes of some samples. All lengths must have been checked.
     pub(crate) fn check_classes(&self, graph: &Graph, samples: Range<usize>) -> Result<(), EngineError> {
         let Targets::Classes(classes) = self.targets else { return Ok(()) };

@@ -212,6 +212,15 @@ impl ClippingRule {
         if self.unit.is_some() { CAPACITY } else { usize::MAX }
     }
 
+    /// Whether the sums of this many samples by each of two rules can be joined by [`Total::join`](crate::Total::join), whatever the samples
+    /// are.
+    pub fn joins(&self, other: &Self, samples: u64) -> bool {
+        let (Some(own), Some(others)) = (self.unit, other.unit) else { return false };
+        // A sample adds less than 2^(FINEST + 1) units, with FRACTION more digits if weights are standardised.
+        let largest = samples as f64 * 2f64.powi(FINEST + 1 + FRACTION as i32);
+        largest * (own / others).max(others / own) < 2f64.powi(52)
+    }
+
     /// Computes the clipping factor of each trainable parameter, in units, from upper bounds on the squared norms of a sample's gradient.
     /// If the gradient is not finite, or so large that single precision may overflow on the way to it, every factor is zero, the sample must
     /// not be added, and the answer is false.

@@ -50,8 +50,8 @@ pub enum EngineError {
         /// Index of the sample in the batch.
         sample: usize,
     },
-    /// Masks of dropout layers were given to a card or to a submodel.
-    #[error("masks of dropout layers are applied on the processor alone, and to whole models")]
+    /// Masks of dropout layers were given to a submodel.
+    #[error("masks of dropout layers are applied to whole models alone")]
     Masks,
     /// A clipping rule that does not fit the model.
     #[error("clipping: {0}")]
@@ -80,7 +80,7 @@ impl EngineError {
             Self::NotFinite { .. } => {
                 Some("check the inputs, and whether training has diverged: lower the learning rate")
             }
-            Self::Masks => Some("compute on the processor, without submodels"),
+            Self::Masks => Some("leave the submodel or the masks out"),
             Self::Targets { .. } => Some("choose the loss with Graph::with_loss"),
             _ => None,
         }

@@ -21,30 +21,40 @@ impl Graph {
     /// reads more than one of the trunk's values, or if the model has dropout or an auxiliary output, for which the halves would not do.
     pub fn halves(&self) -> Option<Halves> {
         let dropout = self.nodes.iter().any(|node| matches!(node.op, Op::Dropout(_)));
-        if dropout || !self.auxiliary.is_empty() { None } else { self.cut() }
+        if dropout || !self.auxiliary.is_empty() { None } else { self.cut(&self.needs_gradient()) }
+    }
+
+    /// The same for a model whose dropout layers stay with the rest, so that a step can drop there what it likes.
+    pub fn halves_before_dropout(&self) -> Option<Halves> {
+        let mut behind = self.needs_gradient();
+        for (index, (node, reached)) in self.nodes.iter().zip(self.reached(true)).enumerate() {
+            let drops = matches!(node.op, Op::Dropout(_));
+            behind[index] |= reached && (drops || node.inputs.iter().any(|input| behind[input.0]));
+        }
+        if self.auxiliary.is_empty() { self.cut(&behind) } else { None }
     }
 
     /// The model up to its last layers, which are those that read what it computes here. The answer is `None` if there is nothing before
     /// them, or if they read more than one value.
     pub fn features(&self) -> Option<Self> {
         let graph = self.clone().tuned(&Tuning::Head).ok()?;
-        graph.cut().map(|halves| halves.trunk)
+        graph.cut(&graph.needs_gradient()).map(|halves| halves.trunk)
     }
 
-    fn cut(&self) -> Option<Halves> {
-        let trains = self.needs_gradient();
-        if !trains[self.output.0] {
+    /// Cuts a model in front of these nodes, and whatever depends on them must be among them.
+    fn cut(&self, rest: &[bool]) -> Option<Halves> {
+        if !rest[self.output.0] {
             return None;
         }
         // A node that holds the value of a parameter belongs to the side that reads it.
         let is_leaf = |id: &NodeId| id.0 > 0 && self.nodes[id.0].inputs.is_empty();
-        let behind = || self.nodes.iter().zip(&trains).filter(|(_, trains)| **trains).map(|(node, _)| node);
+        let behind = || self.nodes.iter().zip(rest).filter(|(_, rest)| **rest).map(|(node, _)| node);
         let inputs: BTreeSet<NodeId> = behind().flat_map(|node| node.inputs.iter().copied()).collect();
-        let before: Vec<NodeId> = inputs.iter().copied().filter(|id| !trains[id.0] && !is_leaf(id)).collect();
+        let before: Vec<NodeId> = inputs.iter().copied().filter(|id| !rest[id.0] && !is_leaf(id)).collect();
         let &[cut] = &before[..] else { return None };
         let of_trunk = Self { output: cut, ..self.clone() }.reached(false);
         let of_rest: Vec<bool> = (0..self.nodes.len())
-            .map(|index| trains[index] || (is_leaf(&NodeId(index)) && inputs.contains(&NodeId(index))))
+            .map(|index| rest[index] || (is_leaf(&NodeId(index)) && inputs.contains(&NodeId(index))))
             .collect();
         let has_parameters = self
             .nodes
@@ -118,6 +128,24 @@ mod tests {
             // The cut is counted twice: as the output of the trunk, and as the input of the rest.
             assert_eq!(trunk.nodes().len() + rest.nodes().len(), graph.nodes().len() + 1);
         }
+    }
+
+    #[test]
+    fn dropout_stays_behind_the_cut() {
+        let cnn = zoo::small_cnn(&[1, 28, 28], 10).unwrap().with_head_dropout(0.5).unwrap();
+        let mobilenet = zoo::mobilenet_v2(&[3, 32, 32], 5, Norm::Frozen).unwrap();
+        for (graph, features) in [(cnn, 32), (mobilenet, 1280)] {
+            let graph = graph.tuned(&Tuning::Head).unwrap();
+            assert!(graph.halves().is_none());
+            let Halves { trunk, rest } = graph.halves_before_dropout().unwrap();
+            assert_eq!((trunk.output_shape(), rest.input_shape()), (&[features][..], &[features][..]));
+            let drops = |half: &Graph| half.nodes().iter().any(|node| matches!(node.op, Op::Dropout(_)));
+            assert!(!drops(&trunk) && drops(&rest));
+            crate::validate::check(&rest).unwrap();
+        }
+        // Without dropout both cuts are the same.
+        let plain = transformer(&Tuning::Head);
+        assert_eq!(plain.halves_before_dropout(), plain.halves());
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod builder;
 mod error;
 mod graph;
 mod halves;
+mod head_dropout;
 mod init;
 mod loss;
 pub mod op;

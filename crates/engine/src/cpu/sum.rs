@@ -163,6 +163,33 @@ impl Total {
         Ok(())
     }
 
+    /// Adds another total of whole numbers, by a rule with another bound. From then on a one stands for the smaller of their units.
+    ///
+    /// # Guarantee
+    /// Nothing is rounded, because units are powers of two.
+    ///
+    /// # Errors
+    /// Totals of another length, plain numbers, or a number that would reach 2^53, up to which double precision holds them exactly. The
+    /// total must not be used then.
+    pub fn join(&mut self, other: &Self) -> Result<(), EngineError> {
+        let (Some(own), Some(others)) = (self.unit, other.unit) else { return Err(EngineError::Parameters) };
+        if self.memory.len() != other.memory.len() {
+            return Err(EngineError::Parameters);
+        }
+        let unit = own.min(others);
+        let finer = |count: i64, from: f64| {
+            let count = count as f64 * (from / unit);
+            (count.abs() < (1u64 << 52) as f64).then_some(count as i64)
+        };
+        let both = self.whole().zip(other.whole());
+        let sums: Option<Vec<i64>> =
+            both.map(|(one, other)| Some(finer(one, own)? + finer(other, others)?)).collect();
+        self.carried = sums.ok_or(EngineError::Sum { capacity: HELD })?;
+        self.memory.fill(0.0);
+        self.unit = Some(unit);
+        Ok(())
+    }
+
     /// The bits of the whole numbers that were not carried over, or the plain numbers, and what was carried over.
     #[cfg(feature = "cuda")]
     pub(crate) fn numbers(&self) -> (&[f32], &[i64]) {
@@ -330,6 +357,32 @@ mod tests {
         sum.reserve(&rule, capacity - 1).unwrap();
         assert_eq!(sum.reserve(&rule, 2), Err(EngineError::Sum { capacity }));
         sum.reserve(&rule, 1).unwrap();
+    }
+
+    #[test]
+    fn totals_of_two_rules_join_exactly() {
+        let total = |max_norm: f64, count: i32| {
+            let mut sum = GradientSum::new(&layout(), Vec::new());
+            sum.reserve(&rule(max_norm), 1).unwrap();
+            add(&mut sum, 1, &[count; 8]);
+            sum.into_total(0)
+        };
+        for (one, other) in [(1.0, 0.25), (0.25, 1.0), (1.0, 1.0), (1.0, 1000.0)] {
+            let units = [one, other].map(|bound| rule(bound).unit().unwrap());
+            let mut joined = total(one, 1_000_003);
+            joined.join(&total(other, -77)).unwrap();
+            let (mut counts, unit) = joined.counts().unwrap();
+            assert_eq!(unit, units[0].min(units[1]));
+            let want = 1_000_003.0 * units[0] - 77.0 * units[1];
+            assert!(counts.all(|count| count as f64 * unit == want));
+        }
+        // A sum of nothing has any unit.
+        let mut nothing = GradientSum::new(&layout(), Vec::new()).into_total(0);
+        nothing.join(&total(1.0, 5)).unwrap();
+        assert!(nothing.counts().unwrap().0.all(|count| count == 5));
+        assert!(total(1e12, 1 << 20).join(&total(1e-6, 1)).is_err(), "more digits than there are");
+        let plain = GradientSum { unit: Some(None), ..GradientSum::new(&layout(), Vec::new()) };
+        assert!(plain.into_total(0).join(&total(1.0, 5)).is_err());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One card: its context, its libraries, and copies to and from its memory.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cudarc::cublas::{CudaBlas, sys as blas_sys};
@@ -10,10 +10,13 @@ use super::Precision;
 use super::cudnn::Cudnn;
 use super::error::{CudaError, call};
 use super::kernels::{self, DECLARED, KernelProgram, SHARED_LIMIT};
+use super::lower::CardSteps;
 use super::slice::{DeviceElement, DeviceMemory, DeviceSlice};
 
 /// The version of CUDA that the driver must support at least.
 const NEEDED: (i32, i32) = (12, 0);
+/// The compute capability of the cards whose tensor cores multiply for groups of warps. Later ones have other instructions.
+const GROUPS: (i32, i32) = (9, 0);
 
 /// A card, and everything that is opened once for it.
 pub(crate) struct Device {
@@ -28,6 +31,8 @@ pub(crate) struct Device {
     pub(crate) precision: Precision,
     /// How many bytes of shared memory a block of a large kernel may ask for.
     pub(crate) shared: usize,
+    /// How many multiprocessors there are, if kernels for groups of warps are loaded.
+    pub(crate) groups: Option<usize>,
 }
 
 impl std::fmt::Debug for Device {
@@ -94,15 +99,28 @@ impl Device {
         let shared = call("asking for shared memory", context.attribute(attribute))?.max(0) as usize;
         let shared = shared.saturating_sub(DECLARED).max(SHARED_LIMIT);
         let kernels = kernels::load(&context, precision, KernelProgram::Common, shared)?;
-        Ok(Self { context, stream, copies, blas, cudnn, kernels, precision, shared })
+        Ok(Self { context, stream, copies, blas, cudnn, kernels, precision, shared, groups: None })
     }
 
-    /// Loads the kernels of attention in heads of these sizes.
-    pub(crate) fn load_heads(&mut self, sizes: &BTreeSet<usize>) -> Result<(), CudaError> {
-        for &size in sizes {
-            let program = KernelProgram::Heads(size);
-            self.kernels.extend(kernels::load(&self.context, self.precision, program, self.shared)?);
+    /// Loads kernels that only some graphs need: attention in heads of its sizes, and if it multiplies in bf16, products of groups of warps
+    /// where the card has them. In TF32 these have not been held to the laws of clipping on a card.
+    pub(crate) fn load_for(&mut self, steps: &CardSteps) -> Result<(), CudaError> {
+        for &size in &steps.head_sizes {
+            self.load(KernelProgram::Heads(size))?;
         }
+        let capability = call("compute capability", self.context.compute_capability())?;
+        let bf16 = steps.halved > 0 && self.precision == Precision::Bf16;
+        if bf16 && self.groups.is_none() && capability == GROUPS {
+            self.load(KernelProgram::Groups)?;
+            let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+            let count = call("counting multiprocessors", self.context.attribute(attribute))?;
+            self.groups = Some(count.max(1) as usize);
+        }
+        Ok(())
+    }
+
+    fn load(&mut self, program: KernelProgram) -> Result<(), CudaError> {
+        self.kernels.extend(kernels::load(&self.context, self.precision, program, self.shared)?);
         Ok(())
     }
 

@@ -13,7 +13,9 @@ use super::Precision;
 use super::clip::SumTarget;
 use super::device::Device;
 use super::error::CudaError;
-use super::kernels::{HalvedGradientTiles, NarrowBiasGradient, SizesOfSamples, SumHalves, ToHalves};
+use super::kernels::{
+    HalvedGradientTiles, NarrowBiasGradient, SizesOfSamples, SumHalves, ToHalves, suits_groups,
+};
 use super::product::MatrixSide;
 use super::run::{CardRun, GradientPlace};
 use super::slice::{DeviceSlice, Half};
@@ -116,7 +118,7 @@ impl CardRun<'_> {
         (bias, partials): (Option<GradientPlace<'_>>, DeviceSlice<'_, f64>),
     ) -> Result<(), CudaError> {
         let (device, program, samples) = (self.device, self.program, self.samples);
-        HalvedGradientTiles {
+        let tiles = HalvedGradientTiles {
             samples,
             x: x.pairs.cast(),
             x_largest: x.largest,
@@ -133,8 +135,11 @@ impl CardRun<'_> {
             scale_stride: program.halved_count(),
             partials,
             partial_stride: program.partials,
+        };
+        match device.groups.filter(|_| suits_groups(features, rows)) {
+            Some(multiprocessors) => tiles.launch_groups(device, multiprocessors)?,
+            None => tiles.launch(device)?,
         }
-        .launch(device)?;
         self.mark("linear weight gradient")
     }
 

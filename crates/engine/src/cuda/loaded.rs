@@ -59,6 +59,7 @@ impl CudaLoaded<'_> {
                 inputs,
                 samples: group,
                 dropout: false,
+                masks: false,
                 norms: false,
             };
             run.forward()?;
@@ -86,7 +87,7 @@ impl CudaLoaded<'_> {
         sum: &mut CudaGradientSum,
     ) -> Result<StepStats, CudaError> {
         let executor = &mut *self.executor;
-        let samples = batch.sizes_on_card(&executor.graph)?;
+        let samples = batch.sizes(&executor.graph)?;
         if sum.len != executor.layout.len() || sum.finished {
             return Err(EngineError::Parameters.into());
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use dapple_graph::{Graph, Op, Window, op};
+use dapple_graph::{DropoutUnits, Graph, Op, Window, op};
 
 use super::Precision;
 use super::geometry::Geometry;
@@ -45,6 +45,8 @@ pub(crate) struct CardSteps {
     /// Where each parameter starts.
     pub(crate) parameters: Vec<usize>,
     pub(crate) parameters_len: usize,
+    /// The units for which samples may have masks.
+    pub(crate) units: DropoutUnits,
 }
 
 impl CardSteps {
@@ -83,6 +85,7 @@ impl CardSteps {
             owed: vec![None; nodes.len()],
             parameters: Vec::new(),
             parameters_len: 0,
+            units: graph.dropout_units(),
         };
         for parameter in graph.parameters() {
             steps.parameters.push(steps.parameters_len);

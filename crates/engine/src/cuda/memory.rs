@@ -1,5 +1,7 @@
 //! Memory on the card: one allocation for the model, and one for everything that a microbatch works on.
 
+use dapple_graph::DropoutUnits;
+
 use super::device::Device;
 use super::error::CudaError;
 use super::kernels::{GradientBlock, GradientPart, HalvedBlock, PartialRange};
@@ -85,6 +87,11 @@ impl CardModel {
     }
 }
 
+/// How many words a sample's mask takes.
+pub(crate) fn mask_words(units: &DropoutUnits) -> usize {
+    units.len().div_ceil(u32::BITS as usize)
+}
+
 /// Where everything that a microbatch works on lies, before anything is allocated.
 #[derive(Debug)]
 struct Sketch {
@@ -92,6 +99,7 @@ struct Sketch {
     inputs: [MemoryRegion<f32>; 2],
     targets: MemoryRegion<u32>,
     keys: MemoryRegion<u64>,
+    masks: MemoryRegion<u32>,
     losses: MemoryRegion<f64>,
     written: MemoryRegion<f32>,
     halved: MemoryRegion<u32>,
@@ -122,6 +130,7 @@ impl Sketch {
             inputs: [carve.take(input), carve.take(input)],
             targets: carve.take(output),
             keys: carve.take(items),
+            masks: carve.take(mask_words(&program.steps.units) * samples),
             losses: carve.take(items),
             written: carve.take(program.written * samples),
             halved: carve.take(program.halved_len * samples),
@@ -193,6 +202,7 @@ impl CardWork {
         device.clear(work.inputs(1))?;
         device.clear(work.targets())?;
         device.clear(work.keys())?;
+        device.clear(work.masks())?;
         device.upload(&program.parts, work.parts())?;
         device.upload(&program.blocks, work.blocks())?;
         device.upload(&program.halved_blocks, work.halved_blocks())?;
@@ -224,6 +234,11 @@ impl CardWork {
     /// The dropout keys of the items.
     pub(crate) fn keys(&self) -> DeviceSlice<'_, u64> {
         self.memory.region(self.sketch.keys)
+    }
+
+    /// The masks of the samples: one bit for each unit, from the lowest of the first word on.
+    pub(crate) fn masks(&self) -> DeviceSlice<'_, u32> {
+        self.memory.region(self.sketch.masks)
     }
 
     /// The losses of the items.

@@ -48,7 +48,7 @@ mod update;
 mod ways;
 mod weights;
 
-use dapple_graph::{Graph, Op, Parameters, op};
+use dapple_graph::{Graph, Node, Op, Parameters, op};
 
 use crate::clipping::HELD;
 use crate::error::EngineError;
@@ -144,6 +144,11 @@ impl CudaExecutor {
             let op = "a norm of more than 6336 channels in a group";
             return Err(CudaError::Unsupported { node: node.name.clone(), op });
         }
+        let of_subset = |node: &&Node| matches!(node.op, Op::Attention(_)) && node.inputs.len() == 2;
+        if let Some(node) = graph.nodes().iter().find(of_subset) {
+            let op = "attention of a subset of the tokens";
+            return Err(CudaError::Unsupported { node: node.name.clone(), op });
+        }
         within_32_bits(graph, 1)?;
         let layout = Layout::new(graph);
         if submodels.iter().any(|submodel| Layout::new(submodel) != layout) {
@@ -152,7 +157,7 @@ impl CudaExecutor {
         let mut device = Device::open(options.device, options.precision)?;
         let inference = CardProgram::inference(graph, options.precision);
         for graph in std::iter::once(graph).chain(&submodels) {
-            device.load_heads(&CardProgram::inference(graph, options.precision).steps.head_sizes)?;
+            device.load_for(&CardProgram::inference(graph, options.precision).steps)?;
         }
         let model = CardModel::new(&device, &inference.steps)?;
         Ok(Self {

@@ -31,6 +31,8 @@ pub(crate) struct CardRun<'r> {
     pub(crate) samples: usize,
     /// Whether dropout is on, in which case its keys are on the card.
     pub(crate) dropout: bool,
+    /// Whether samples have masks for dropout layers at one half, in which case these are on the card.
+    pub(crate) masks: bool,
     /// Whether the norms of gradients are wanted.
     pub(crate) norms: bool,
 }

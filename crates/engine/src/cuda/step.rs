@@ -15,7 +15,7 @@ use super::program::CardProgram;
 use super::run::{CardRun, Marks};
 use super::staging::Staging;
 use super::sum::CudaGradientSum;
-use crate::batch::{Batch, Targets};
+use crate::batch::{Batch, Targets, UnitMasks};
 use crate::clipping::ClippingRule;
 use crate::layout::Layout;
 use crate::stats::StepStats;
@@ -66,6 +66,7 @@ impl CardStep<'_> {
             let (mut run, targets) = self.microbatch(index);
             run.mark("copies")?;
             part.keys(&run)?;
+            part.masks(&run)?;
             run.forward()?;
             part.targets(&run, targets)?;
             run.mark("copies")?;
@@ -98,6 +99,7 @@ impl CardStep<'_> {
             inputs: self.work.inputs(index),
             samples: self.work.samples,
             dropout: self.batch.dropout.is_some(),
+            masks: self.batch.masks.is_some(),
             norms: self.rule.unit().is_some(),
         };
         (run, self.targets)
@@ -144,6 +146,17 @@ impl CardMicrobatch<'_> {
         let views = first..first + count;
         let keys: Vec<u64> = views.filter_map(|view| self.batch.dropout_key(view)).collect();
         run.device.upload(&keys, run.work.keys())
+    }
+
+    /// Sends the masks of dropout layers, a bit for each unit of each sample.
+    fn masks(&self, run: &CardRun<'_>) -> Result<(), CudaError> {
+        let Some(UnitMasks { units, kept }) = self.batch.masks.filter(|masks| !masks.units.is_empty()) else {
+            return Ok(());
+        };
+        let own = kept.chunks_exact(units.len()).skip(self.first).take(self.samples);
+        let word = |bits: &[bool]| bits.iter().rev().fold(0u32, |word, &kept| word << 1 | u32::from(kept));
+        let words: Vec<u32> = own.flat_map(|mask| mask.chunks(u32::BITS as usize).map(word)).collect();
+        run.device.upload(&words, run.work.masks())
     }
 
     /// Sends the targets, which travel while the forward pass runs. Whatever last read the targets' memory, and the last copy from the

@@ -21,6 +21,7 @@ mod operations;
 mod processor;
 mod subject;
 mod submodels;
+mod subsets;
 mod torchvision;
 mod transformers;
 mod unit_masks;
@@ -57,6 +58,7 @@ hold! { reference = [Subject::Reference];
     goldens: gradients_equal_autograd gradients_of_whole_models_equal_autograd;
     transformers: small_transformers_equal_their_libraries;
     operations: an_empty_batch_adds_nothing;
+    subsets: a_subset_is_as_if_alone other_tokens_change_no_bit;
     bounds: views_that_cancel_stay_within_the_bound samples_within_the_bound_are_counted;
     not_finite: pixels_that_are_no_numbers_are_not_swallowed;
 }
@@ -81,7 +83,8 @@ hold! { cpu = CPU;
     company: a_sample_adds_the_same_bits_in_any_company a_sample_says_the_same_in_any_company samples_of_one_mind_do_not_overflow;
     not_finite: pixels_that_are_no_numbers_are_not_swallowed samples_that_are_not_finite_add_nothing
         gradients_that_overflow_add_nothing;
-    unit_masks: masks_agree;
+    unit_masks: masks_agree masks_of_a_sample_are_its_own dropped_nodes_get_exactly_nothing;
+    subsets: all_tokens_are_the_whole_model a_subset_is_as_if_alone other_tokens_change_no_bit;
     dropout: dropout_agrees dropout_follows_the_record;
     submodels: submodels_equal_graphs_of_their_own submodels_of_models_agree submodels_share_one_sum;
     update: rules_follow_their_formulas;
@@ -90,6 +93,7 @@ hold! { cpu = CPU;
 hold! { cpu_with_checkpoints = CHECKPOINTS;
     goldens: gradients_of_whole_models_equal_autograd;
     operations: sums_of_two_views_agree;
+    unit_masks: masks_of_a_sample_are_its_own dropped_nodes_get_exactly_nothing;
     submodels: submodels_of_models_agree;
 }
 

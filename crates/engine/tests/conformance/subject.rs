@@ -1,7 +1,7 @@
 //! The executors that are held to the laws, and how close to exact arithmetic each of them is.
 
 #[cfg(feature = "cuda")]
-use dapple_engine::cuda::{CudaExecutor, CudaGradientSum, CudaLoaded, CudaOptions, Precision};
+use dapple_engine::cuda::{Convolutions, CudaExecutor, CudaGradientSum, CudaLoaded, CudaOptions, Precision};
 use dapple_engine::reference::ReferenceExecutor;
 use dapple_engine::{
     Batch, Clipping, ClippingRule, CpuExecutor, CpuOptions, GradientSum, Layout, Loaded, StepStats, Total,
@@ -56,7 +56,6 @@ pub(crate) fn length(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// The length of the difference of two vectors.
-#[cfg(feature = "cuda")]
 pub(crate) fn apart(one: &[f64], other: &[f64]) -> f64 {
     length(one.iter().zip(other).map(|(one, other)| one - other))
 }
@@ -75,6 +74,16 @@ impl Subject {
     /// Whether the subject runs on a card.
     pub(crate) fn on_card(self) -> bool {
         !matches!(self, Self::Reference | Self::Cpu(_))
+    }
+
+    /// Whether another executor with these options computes the same bits. One that measures which algorithms are fastest may choose
+    /// others.
+    pub(crate) fn repeats(self) -> bool {
+        match self {
+            Self::Reference | Self::Cpu(_) => true,
+            #[cfg(feature = "cuda")]
+            Self::Cuda(options) => options.convolutions == Convolutions::Own,
+        }
     }
 
     /// The same subject for batches of this many samples, for which a card plans.

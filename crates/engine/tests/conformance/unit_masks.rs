@@ -87,6 +87,7 @@ fn grown(b: &mut GraphBuilder, x: NodeId, name: &str, choice: u8) -> NodeId {
         8 => b.add(name, Dropout::of_channels(0.3), &[x]),
         9 => b.group_norm(name, x, 2),
         10 => b.channel_scale(name, x, 0, 0.7),
+        13 => b.batch_norm(name, x, false),
         11 if side > 1 => b.add(name, MaxPool(Window::square(2).stride(2)), &[x]),
         _ => {
             let inner = b.add(&format!("{name}.drop"), Dropout::of_channels(0.5), &[x]).unwrap();
@@ -124,17 +125,22 @@ fn model(image: &[u8], vector: &[u8], pooled: bool) -> Graph {
     b.finish(x, Loss::CrossEntropy { label_smoothing: 0.1 }).unwrap()
 }
 
-/// The gradient of one sample under a mask, and which of its values may have one: those whose units are all kept. Returns how many split
-/// values have a gradient.
+/// The gradient of one sample under a mask, and how many split values have one.
 fn gradient_under(graph: &Graph, kept: &[bool]) -> (Vec<f64>, usize) {
-    let (units, split) = (graph.dropout_units(), graph.dropout_split());
+    let units = graph.dropout_units();
     let values = parameters(graph);
     let data = Data::new(graph, 1, VIEWS);
     // Layers at other rates drop by the key of each view.
     let dropout = Some(DropoutSource { seed: 5, records: &[7] });
     let batch = Batch { dropout, masks: Some(UnitMasks { units: &units, kept }), ..data.batch() };
     let gradient = ReferenceExecutor::new(graph, &values).unwrap().gradient(&batch, 0).unwrap().1;
-    let layout = Layout::new(graph);
+    let moved = moved_under(graph, kept, &gradient);
+    (gradient, moved)
+}
+
+/// Asserts that no value of a gradient moves of which a unit is dropped. Returns how many split values have a gradient.
+fn moved_under(graph: &Graph, kept: &[bool], gradient: &[f64]) -> usize {
+    let (layout, split) = (Layout::new(graph), graph.dropout_split());
     let mut moved = 0;
     for parameter in split.parameters() {
         let range = layout.entries()[layout.position(parameter.id).unwrap()].range.clone();
@@ -148,7 +154,83 @@ fn gradient_under(graph: &Graph, kept: &[bool]) -> (Vec<f64>, usize) {
             moved += usize::from(is_split && value != 0.0);
         }
     }
-    (gradient, moved)
+    moved
+}
+
+/// Models with dropout of values and of channels, behind one another, with more units than a word has bits: small ones, one of layers that all
+/// threads compute together, and one of convolutions by minimal filtering.
+fn droppable() -> [Graph; 4] {
+    [model(&[0, 5, 3], &[0, 5, 2, 0, 5], true), model(&[5, 0, 6, 3], &[6, 0, 5], false), vast(), filtered()]
+}
+
+/// A head like that of a VGG: layers of more than a million weights with dropout behind them.
+fn vast() -> Graph {
+    let mut b = GraphBuilder::new(&[1104]);
+    let zero = Init::Constant(0.0);
+    let mut x = b.linear("first", b.input(), 8, zero, zero).unwrap();
+    for name in ["wide", "vast"] {
+        x = b.linear(name, x, 1104, zero, zero).unwrap();
+        x = b.add(&format!("{name}.relu"), Activation::Relu, &[x]).unwrap();
+        x = b.add(&format!("{name}.drop"), Dropout::of_values(0.5), &[x]).unwrap();
+    }
+    let x = b.linear("head", x, CLASSES, zero, zero).unwrap();
+    b.finish(x, Loss::CrossEntropy { label_smoothing: 0.1 }).unwrap()
+}
+
+/// Convolutions whose channels are dropped.
+fn filtered() -> Graph {
+    let mut b = GraphBuilder::new(&[32, 13, 9]);
+    let mut x = b.input();
+    for (name, out) in [("first", 48), ("second", 64), ("third", 32)] {
+        x = b.conv(name, x, ConvSpec::new(out, Window::square(3).padding(1)).bias()).unwrap();
+        x = b.add(&format!("{name}.relu"), Activation::Relu, &[x]).unwrap();
+        x = b.add(&format!("{name}.drop"), Dropout::of_channels(0.5), &[x]).unwrap();
+    }
+    x = b.add("pool", AdaptiveAvgPool(vec![1, 1]), &[x]).unwrap();
+    x = b.add("flat", Reshape(vec![32]), &[x]).unwrap();
+    let x = b.linear("head", x, CLASSES, Init::Constant(0.0), Init::Constant(0.0)).unwrap();
+    b.finish(x, Loss::CrossEntropy { label_smoothing: 0.1 }).unwrap()
+}
+
+/// What a sample adds has exactly nothing in a value of which a unit is dropped, in the arithmetic that runs.
+pub(crate) fn dropped_nodes_get_exactly_nothing(subjects: &[Subject]) {
+    for (graph, seed) in droppable().iter().zip(4..) {
+        let units = graph.dropout_units();
+        let data = Data::new(graph, 1, VIEWS);
+        let kept = coins(seed, units.len());
+        let batch = Batch { masks: Some(UnitMasks { units: &units, kept: &kept }), ..data.batch() };
+        for subject in subjects {
+            let step = subject.step(graph, &parameters(graph), &batch, &Clipping::Flat { max_norm: 0.5 });
+            assert!(moved_under(graph, &kept, &step.gradient) > 10, "{subject:?}");
+        }
+    }
+}
+
+/// Each sample has its own mask, whatever the others' are and wherever it lies, and all layers have their own part of it.
+pub(crate) fn masks_of_a_sample_are_its_own(subjects: &[Subject]) {
+    const SAMPLES: usize = 5;
+    for graph in droppable() {
+        let units = graph.dropout_units();
+        assert!(units.layers().len() > 1);
+        let data = Data::new(&graph, SAMPLES, VIEWS);
+        let kept = coins(8, SAMPLES * units.len());
+        let masks = Some(UnitMasks { units: &units, kept: &kept });
+        let batch = Batch { masks, ..data.batch() };
+        all_agree(subjects, "masks of samples", &graph, &batch, &Clipping::Flat { max_norm: 0.5 });
+        let size = data.inputs.len() / SAMPLES;
+        let one = |sample: usize| {
+            let kept = &kept[sample * units.len()..][..units.len()];
+            Batch { masks: Some(UnitMasks { units: &units, kept }), ..data.part(sample..sample + 1, size) }
+        };
+        for subject in subjects {
+            let mut opened = subject.planned_for(SAMPLES).open(&graph);
+            let rule = opened.rule(&Clipping::Flat { max_norm: 0.5 });
+            let values = parameters(&graph);
+            let together = opened.counts(&values, std::slice::from_ref(&batch), &rule);
+            let alone: Vec<Batch<'_>> = (0..SAMPLES).map(one).collect();
+            assert_eq!(opened.counts(&values, &alone, &rule), together, "{subject:?}");
+        }
+    }
 }
 
 /// Whether each value of the flat gradient is split.
@@ -170,7 +252,7 @@ proptest! {
     /// Under a mask and under its complement, the gradient moves disjoint sets of the split values.
     #[test]
     fn a_mask_and_its_complement_move_disjoint_values(
-        image in prop::collection::vec(0u8..13, 0..6),
+        image in prop::collection::vec(0u8..14, 0..6),
         vector in prop::collection::vec(0u8..7, 0..5),
         pooled: bool,
         seed: u64,

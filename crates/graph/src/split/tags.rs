@@ -31,6 +31,15 @@ impl TagFlow {
         }
     }
 
+    /// What is known of how gradients pass through an operation. A norm by stored statistics moves zeros elsewhere, but multiplies the gradient of
+    /// each value by a number.
+    fn of_gradients(op: &Op) -> Self {
+        match op {
+            Op::BatchNorm(norm) if !norm.training => Self::Values,
+            op => Self::of(op),
+        }
+    }
+
     /// The tags of a node, from those of its neighbour on the other side of the operation.
     fn pass(&self, tags: &[UnitTag], from: &Node, to: &Node) -> NodeTags {
         match self {
@@ -107,7 +116,7 @@ pub(super) fn gates(graph: &Graph, units: &DropoutUnits) -> Vec<NodeTags> {
         for &input in &node.inputs {
             let through = own_units(units, index, node.len()).or_else(|| match &node.op {
                 Op::Add(_) => tags[index].clone(),
-                op => TagFlow::of(op).pass(tags[index].as_ref()?, node, &graph.nodes[input.0]),
+                op => TagFlow::of_gradients(op).pass(tags[index].as_ref()?, node, &graph.nodes[input.0]),
             });
             let first = !std::mem::replace(&mut reached[input.0], true);
             tags[input.0] = if first { through } else { common(tags[input.0].take(), through) };

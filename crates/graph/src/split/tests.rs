@@ -109,3 +109,37 @@ fn slices_and_concatenations_end_what_is_known() {
     // The head reads the concatenation, whose values count as mixed.
     assert_eq!(names(&graph), (vec!["lower.weight", "lower.bias"], Vec::new()));
 }
+
+/// Layers at other rates are set to one half, and of an image whole channels are dropped, so that what stood between them and a filter is split.
+#[test]
+fn layers_of_a_model_are_made_even() {
+    let psp = zoo::psp_net(zoo::ResNet::R18, &[3, 32, 32], 5, zoo::Norm::Frozen).unwrap();
+    assert!(psp.dropout_units().is_empty());
+    let psp = psp.with_even_dropout();
+    let (mut found, part) = names(&psp);
+    found.sort_unstable();
+    let before = ["auxiliary_head.convs.0.conv.weight", "auxiliary_head.conv_seg.weight"];
+    let before_decoder = ["decode_head.bottleneck.conv.weight", "decode_head.conv_seg.weight"];
+    let mut expected = [before, before_decoder].concat();
+    expected.sort_unstable();
+    assert_eq!((found, part), (expected, Vec::new()));
+    for (norm, expected) in [
+        (zoo::Norm::Group(8), &["classifier.1.weight"][..]),
+        (zoo::Norm::Frozen, &["features.18.0.weight", "classifier.1.weight"]),
+    ] {
+        let mobile = zoo::mobilenet_v2(&[3, 32, 32], 5, norm).unwrap().with_even_dropout();
+        assert_eq!(names(&mobile).0, expected);
+    }
+    // What dropout stands before in this model is joined to other features, of which some are never dropped.
+    let deeplab = zoo::deeplab_v3_plus(
+        zoo::Backbone::ResNet(zoo::ResNet::R18),
+        zoo::OutputStride::Sixteen,
+        &[3, 32, 32],
+        5,
+        zoo::Norm::Frozen,
+    );
+    let deeplab = deeplab.unwrap().with_even_dropout();
+    assert!(!names(&deeplab).0.iter().any(|name| name.starts_with("classifier.classifier")), "{deeplab:?}");
+    let cnn = zoo::small_cnn(&[1, 28, 28], 10).unwrap().with_head_dropout(0.5).unwrap();
+    assert_eq!(names(&cnn), (vec!["fc1.weight", "fc1.bias", "fc2.weight"], Vec::new()));
+}

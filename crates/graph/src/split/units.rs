@@ -38,6 +38,19 @@ impl Graph {
         }
         DropoutUnits { layers }
     }
+
+    /// The same model with all its dropout layers at one half, where they drop nodes: channels of an image as wholes, because a filter reads all
+    /// positions of a channel with the same weights, and single values of anything else.
+    #[must_use]
+    pub fn with_even_dropout(mut self) -> Self {
+        for node in &mut self.nodes {
+            if let Op::Dropout(dropout) = &mut node.op {
+                let channels = dropout.channels || node.shape.len() > 2;
+                *dropout = Dropout { rate: HALF, channels };
+            }
+        }
+        self
+    }
 }
 
 impl DropoutUnits {

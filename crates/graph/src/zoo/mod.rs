@@ -27,7 +27,7 @@ pub use small_cnn::small_cnn;
 pub use small_hybrid::small_hybrid;
 pub use vgg::{Vgg, vgg};
 pub(crate) use vit::IMAGE_TOWER;
-pub use vit::{TokenPooling, VisionTransformer, VitSize, vision_transformer};
+pub use vit::{TokenPooling, VisionTransformer, VitSize, vision_transformer, vision_transformer_on_subsets};
 pub use wide_resnet::{WideResNet, wide_resnet};
 
 use crate::builder::GraphBuilder;

@@ -33,7 +33,7 @@ pub fn small_hybrid(input_shape: &[usize], classes: usize) -> Result<Graph, Grap
     let stored = [&[1], b.shape(x)].concat();
     let mut x = vit::with_positions(b, "pos_embed", x, &stored, grid)?;
     for index in 0..BLOCKS {
-        x = vit::block(b, &format!("blocks.{index}"), x, HEADS, LibraryNames::Timm)?;
+        x = vit::block(b, &format!("blocks.{index}"), (x, None), HEADS, LibraryNames::Timm)?;
     }
     b.end_blocks();
     let x = vit::mean_token(b, x)?;

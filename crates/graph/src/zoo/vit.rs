@@ -176,32 +176,65 @@ pub fn vision_transformer(
     classes: usize,
 ) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(input_shape);
+    let image = builder.input();
+    let output = classified(&mut builder, model, (image, None), classes)?;
+    builder.finish(output, CLASSIFIER_LOSS)
+}
+
+/// The same model on a subset of the patches, which every sample tells: as if it had the class token and the tokens of these patches
+/// alone, each at its own position. It has the parameters of [`vision_transformer`].
+///
+/// # Shapes
+/// A sample is a vector: the image, then a one for the class token, then for each patch, row by row, one over the number of patches in the
+/// subset, or zero if the patch is not among them. An image patch that is not must hold finite numbers, but nothing depends on them.
+///
+/// # Errors
+/// Those of [`vision_transformer`].
+pub fn vision_transformer_on_subsets(
+    model: VisionTransformer,
+    input_shape: &[usize],
+    classes: usize,
+) -> Result<Graph, GraphError> {
+    let pixels: usize = input_shape.iter().product();
+    let patches: usize = input_shape.iter().skip(1).map(|side| side / model.patch.max(1)).product();
+    let end = pixels + 1 + patches;
+    let mut builder = GraphBuilder::new(&[end]);
     let b = &mut builder;
+    let image = b.add("image.flat", Slice { axis: 0, start: 0, end: pixels }, &[b.input()])?;
+    let image = b.add("image", Reshape(input_shape.to_vec()), &[image])?;
+    let shares = b.add("shares", Slice { axis: 0, start: pixels, end }, &[b.input()])?;
+    let output = classified(b, model, (image, Some(shares)), classes)?;
+    builder.finish(output, CLASSIFIER_LOSS)
+}
+
+/// What the model says about an image, or about the patches that have a share in it.
+fn classified(
+    b: &mut GraphBuilder,
+    model: VisionTransformer,
+    (image, shares): (NodeId, Option<NodeId>),
+    classes: usize,
+) -> Result<NodeId, GraphError> {
     let (names, eps) = (VitNames::of(model.names), eps(model.names));
     let (_, blocks, heads) = model.size.numbers();
-    let mut x = tokens(b, model, input_shape)?;
+    let mut x = tokens(b, model, image)?;
     if let Some(norm) = names.norm_before {
         x = b.layer_norm(norm, x, eps)?;
     }
     for index in 0..blocks {
-        x = block(b, &(names.block)(index), x, heads, model.names)?;
+        x = block(b, &(names.block)(index), (x, shares), heads, model.names)?;
     }
     b.end_blocks();
-    let x = pooled(b, model, x)?;
+    let x = pooled(b, model, (x, shares))?;
     let x = match model.names {
         LibraryNames::OpenClip { projection } => projected(b, x, projection)?,
         _ => x,
     };
-    let x = b.linear(names.head, x, classes, WEIGHTS, ZERO)?;
-    builder.finish(x, CLASSIFIER_LOSS)
+    b.linear(names.head, x, classes, WEIGHTS, ZERO)
 }
 
 /// The class token followed by the tokens of all patches, each with its position added.
-fn tokens(
-    b: &mut GraphBuilder,
-    model: VisionTransformer,
-    input_shape: &[usize],
-) -> Result<NodeId, GraphError> {
+fn tokens(b: &mut GraphBuilder, model: VisionTransformer, image: NodeId) -> Result<NodeId, GraphError> {
+    let input_shape = b.shape(image).to_vec();
     let (names, (features, ..), patch) = (VitNames::of(model.names), model.size.numbers(), model.patch);
     let whole = |&side: &usize| patch > 0 && side.is_multiple_of(patch);
     if input_shape.len() != 3 || !input_shape[1..].iter().all(whole) {
@@ -211,7 +244,7 @@ fn tokens(
     let mut patches = ConvSpec::new(features, Window::square(patch).stride(patch));
     patches.bias = !matches!(model.names, LibraryNames::OpenClip { .. });
     patches.init = Init::UniformFanIn;
-    let x = b.conv(names.patches, b.input(), patches)?;
+    let x = b.conv(names.patches, image, patches)?;
     let grid = [b.shape(x)[1], b.shape(x)[2]];
     let x = tokens_of_image(b, x)?;
     // OpenCLIP stores the class token and the positions without the batch axis that the others have.
@@ -263,11 +296,12 @@ pub(super) fn as_rows(
     }
 }
 
-/// A block: attention and then a two-layer network, each of which normalises its input and is added to it.
+/// A block: attention and then a two-layer network, each of which normalises its input and is added to it. If tokens have shares, nobody
+/// attends to those without one.
 pub(super) fn block(
     b: &mut GraphBuilder,
     name: &str,
-    input: NodeId,
+    (input, shares): (NodeId, Option<NodeId>),
     heads: usize,
     library: LibraryNames,
 ) -> Result<NodeId, GraphError> {
@@ -289,7 +323,8 @@ pub(super) fn block(
         WEIGHTS,
         ZERO,
     )?;
-    let y = b.add(&at("attention"), Attention { heads }, &[y])?;
+    let attended: Vec<NodeId> = std::iter::once(y).chain(shares).collect();
+    let y = b.add(&at("attention"), Attention { heads }, &attended)?;
     let y = b.linear(&at(names.attention_output), y, features, WEIGHTS, ZERO)?;
     let x = b.add(&at("attended"), Add, &[input, y])?;
     let y = b.layer_norm(&at(names.norms[1]), x, eps)?;
@@ -300,7 +335,11 @@ pub(super) fn block(
 }
 
 /// The normalised vector that the classifier reads.
-fn pooled(b: &mut GraphBuilder, model: VisionTransformer, x: NodeId) -> Result<NodeId, GraphError> {
+fn pooled(
+    b: &mut GraphBuilder,
+    model: VisionTransformer,
+    (x, shares): (NodeId, Option<NodeId>),
+) -> Result<NodeId, GraphError> {
     let (names, eps) = (VitNames::of(model.names), eps(model.names));
     let (tokens, features) = (b.shape(x)[0], b.shape(x)[1]);
     match model.pooling {
@@ -312,7 +351,16 @@ fn pooled(b: &mut GraphBuilder, model: VisionTransformer, x: NodeId) -> Result<N
         }
         TokenPooling::Mean => {
             let x = b.add("patches.out", Slice { axis: 0, start: 1, end: tokens }, &[x])?;
-            let x = mean_token(b, x)?;
+            let x = match shares {
+                None => mean_token(b, x)?,
+                Some(shares) => {
+                    let shares =
+                        b.add("patches.shares", Slice { axis: 0, start: 1, end: tokens }, &[shares])?;
+                    let shares = b.add("patches.share.row", Reshape(vec![1, tokens - 1]), &[shares])?;
+                    let x = b.add("patches.mean.row", MatMul { transpose: false }, &[shares, x])?;
+                    b.add("patches.mean", Reshape(vec![features]), &[x])?
+                }
+            };
             let norm = if model.names == LibraryNames::Timm { "fc_norm" } else { names.norm_after };
             b.layer_norm(norm, x, eps)
         }

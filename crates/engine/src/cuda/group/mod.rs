@@ -187,7 +187,7 @@ impl CudaGroup {
     ) -> Result<StepStats, CudaGroupError> {
         self.in_agreement()?;
         self.own(sum.0.len())?;
-        let samples = batch.sizes_on_card(&self.graph).map_err(CudaError::from)?;
+        let samples = batch.sizes(&self.graph).map_err(CudaError::from)?;
         fits(rule, sum.0.iter().map(|sum| sum.samples), samples).map_err(CudaError::from)?;
         team::clipped_sum(&mut self.ranks, &self.graph, batch, rule, &mut sum.0)
             .map_err(|failed| named(&self.devices, failed))

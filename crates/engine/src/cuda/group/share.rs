@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use dapple_graph::Graph;
 
-use crate::batch::{Batch, DropoutSource, Targets};
+use crate::batch::{Batch, DropoutSource, Targets, UnitMasks};
 use crate::error::EngineError;
 
 /// A card's share of a batch.
@@ -38,7 +38,9 @@ pub(super) fn shares<'a>(
         Targets::Probabilities(values) | Targets::Values(values) => values.len() == views * output,
     };
     let records_fit = batch.dropout.is_none_or(|dropout| dropout.records.len() == samples);
-    if batch.views == 0 || batch.inputs.len() != views * input || !targets_fit || !records_fit {
+    let masks_fit = batch.masks.is_none_or(|masks| masks.kept.len() == samples * masks.units.len());
+    let dropout_fits = records_fit && masks_fit;
+    if batch.views == 0 || batch.inputs.len() != views * input || !targets_fit || !dropout_fits {
         // This says what is wrong.
         batch.check(graph)?;
     }
@@ -47,12 +49,16 @@ pub(super) fn shares<'a>(
         let dropout = batch
             .dropout
             .map(|DropoutSource { seed, records }| DropoutSource { seed, records: &records[range.clone()] });
+        let masks = batch.masks.map(|UnitMasks { units, kept }| {
+            let own = range.start * units.len()..range.end * units.len();
+            UnitMasks { units, kept: &kept[own] }
+        });
         let targets = match batch.targets {
             Targets::Classes(classes) => Targets::Classes(&classes[of(positions)]),
             Targets::Probabilities(values) => Targets::Probabilities(&values[of(output)]),
             Targets::Values(values) => Targets::Values(&values[of(output)]),
         };
-        let batch = Batch { inputs: &batch.inputs[of(input)], targets, dropout, ..*batch };
+        let batch = Batch { inputs: &batch.inputs[of(input)], targets, dropout, masks, ..*batch };
         BatchShare { first: range.start, batch }
     };
     Ok(ranges(samples, cards).map(share).collect())

@@ -6,6 +6,7 @@ mod clip;
 mod convolve;
 mod declare;
 mod gradient;
+mod grouped;
 mod halves;
 mod image;
 mod matrix;
@@ -39,6 +40,7 @@ pub(crate) use clip::{
 pub(crate) use convolve::{SumParts, WeightGradient};
 use declare::Declaration;
 pub(crate) use gradient::{HalvedGradientTiles, gradient_tiles};
+pub(crate) use grouped::suits_groups;
 pub(crate) use halves::{HALVED_BLOCK, HalvedBlock, SizesOfSamples, SumHalves, TakePowersOff, ToHalves};
 pub(crate) use image::{
     ArrangeWeights, ImageConvolve, ImageStrip, ImageWeightGradient, ImageWeightSum, TAPS,
@@ -48,15 +50,15 @@ pub(crate) use matrix::{
     VALUES,
 };
 pub(crate) use narrow::{
-    NarrowAdd, NarrowBiasGradient, NarrowLayerAffine, NarrowLayerBackward, NarrowLayerForward, NarrowUnary,
-    NarrowUnaryBackward,
+    MOST_FEATURES, NarrowAdd, NarrowBiasGradient, NarrowLayerAffine, NarrowLayerBackward, NarrowLayerForward,
+    NarrowLayerGradients, NarrowLayerParts, NarrowUnary, NarrowUnaryBackward, norm_parts,
 };
 pub(crate) use noise::{AddNoise, NoiseKey};
 pub(crate) use norm::{GroupBackward, GroupForward, LayerAffine, LayerBackward, LayerForward};
 pub(crate) use pointwise::{
     Add, AddBias, BiasGradient, Broadcast, BroadcastBackward, ChannelScale, ChannelScaleGradient, Copy,
-    Dropout, Gather, GatherBackward, MoveFour, MoveValues, Multiply, RowBiasGradient, SCALE, Unary,
-    UnaryBackward,
+    Dropout, Gather, GatherBackward, MaskedDropout, MoveFour, MoveValues, Multiply, RowBiasGradient, SCALE,
+    Unary, UnaryBackward,
 };
 pub(crate) use relative::{
     BehindFirst, RelativeQueries, RelativeScores, RelativeSums, RelativeTerms, RelativeValues,
@@ -100,6 +102,9 @@ const SOURCES: [(&str, &[Declaration]); 17] = [
 const ATTENTION: (&str, &[Declaration]) =
     (concat!(include_str!("heads.cu"), include_str!("attention.cu")), attention::KERNELS);
 
+/// The source of products of groups of warps, which comes after the same.
+const GROUPS: (&str, &[Declaration]) = (include_str!("grouped.cu"), grouped::KERNELS);
+
 /// Kernels that are compiled together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum KernelProgram {
@@ -107,6 +112,8 @@ pub(super) enum KernelProgram {
     Common,
     /// Attention in heads of this size.
     Heads(usize),
+    /// Products of groups of warps, which only cards of compute capability 9.0 have.
+    Groups,
 }
 
 /// How many bytes of shared memory a block of a large kernel may ask for on any card. Some cards have more.
@@ -140,11 +147,12 @@ impl KernelProgram {
         let declarations: Vec<&Declaration> = match self {
             Self::Common => SOURCES.iter().flat_map(|(_, declared)| *declared).collect(),
             Self::Heads(_) => ATTENTION.1.iter().collect(),
+            Self::Groups => GROUPS.1.iter().collect(),
         };
         // A kernel of attention that depends on the heads has a name for each size, which is its last part.
         let is_own = |declaration: &Declaration, name: &str| match self {
             Self::Heads(size) => declaration.names.len() == 1 || name.ends_with(&format!("_{size}")),
-            Self::Common => true,
+            Self::Common | Self::Groups => true,
         };
         let mut kernels = Vec::new();
         for declaration in declarations {
@@ -159,6 +167,15 @@ impl KernelProgram {
         match self {
             Self::Common => SOURCES.map(|(text, _)| text).concat(),
             Self::Heads(size) => format!("#define HEAD {size}\n{COMMON}{HALVES}{PRODUCT}{}", ATTENTION.0),
+            Self::Groups => [COMMON, HALVES, PRODUCT, GROUPS.0].concat(),
+        }
+    }
+
+    /// The oldest cards that have the instructions it uses.
+    fn architecture(self) -> &'static str {
+        match self {
+            Self::Common | Self::Heads(_) => "compute_80",
+            Self::Groups => "compute_90a",
         }
     }
 }
@@ -192,7 +209,7 @@ fn image(precision: Precision, program: KernelProgram) -> Result<Ptx, CudaError>
         return Ok(image.clone());
     }
     let options = CompileOptions {
-        arch: Some("compute_80"),
+        arch: Some(program.architecture()),
         options: vec!["-std=c++17".into(), format!("-DPRECISION={}", precision as usize)],
         ..CompileOptions::default()
     };

@@ -206,6 +206,97 @@ KERNEL narrow_layer_backward(const uint4* x, const uint4* g, const float* kept, 
     });
 }
 
+// How many rows of an item a block of `narrow_layer_gradients` has, and how many warps.
+#define NORM_ROWS 40
+#define NORM_WARPS 8
+
+// Adds what a block's warps have for each feature, in their order, and writes the sums.
+__device__ __forceinline__ void put_features(float* to, const Eight* own, int eights) {
+    __shared__ float4 sums[2 * 32 * ROW_EIGHTS];
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    for (int turn = 0; turn < NORM_WARPS; ++turn) {
+        __syncthreads();
+        if (warp != turn) continue;
+#pragma unroll
+        for (int k = 0; k < ROW_EIGHTS; ++k) {
+            Eight there = {};
+            if (turn > 0) there = load_eight((const uint4*)sums, lane + 32 * k, 0);
+#pragma unroll
+            for (int v = 0; v < 8; ++v) there.of[v] += own[k].of[v];
+            store_eight((uint4*)sums, lane + 32 * k, there, 0);
+        }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < 2 * eights; i += 32 * NORM_WARPS) ((float4*)to)[i] = sums[i];
+}
+
+// Computes the same as `narrow_layer_backward` and, for a part of an item's rows, as `narrow_layer_affine`: `parts` has the gradients of scale
+// and shift of every part. A row has at most 32 ROW_EIGHTS eights. Grid: parts of the rows; items.
+extern "C" __global__ void __launch_bounds__(32 * NORM_WARPS)
+    narrow_layer_gradients(const uint4* x, const uint4* g, const float* kept, const uint4* weight, uint4* dx, float* parts, int features,
+                           int rows, int centred, int accumulate) {
+    int lane = threadIdx.x & 31, eights = features / 8, end = min(rows, (int)(blockIdx.x + 1) * NORM_ROWS);
+    Eight scales[ROW_EIGHTS] = {}, shifts[ROW_EIGHTS] = {};
+    for (int own = blockIdx.x * NORM_ROWS + (threadIdx.x >> 5); own < end; own += NORM_WARPS) {
+        i64 row = (i64)blockIdx.y * rows + own;
+        float mean = kept[2 * row], inverse = kept[2 * row + 1], sum = 0.0f, product = 0.0f;
+        Eight values[ROW_EIGHTS], upstream[ROW_EIGHTS], there[ROW_EIGHTS] = {};
+#pragma unroll
+        for (int k = 0; k < ROW_EIGHTS; ++k) {
+            int i = lane + 32 * k;
+            if (i >= eights) continue;
+            values[k] = load_eight(x, row * eights + i, 0);
+            upstream[k] = load_eight(g, row * eights + i, 1);
+            if (accumulate) there[k] = load_eight(dx, row * eights + i, 0);
+        }
+#pragma unroll
+        for (int k = 0; k < ROW_EIGHTS; ++k) {
+            int i = lane + 32 * k;
+            if (i >= eights) continue;
+            Eight w;
+            if (weight) w = load_eight(weight, i, 0);
+#pragma unroll
+            for (int v = 0; v < 8; ++v) {
+                float& up = upstream[k].of[v];
+                values[k].of[v] = normalised(values[k].of[v], mean, inverse);
+                scales[k].of[v] += up * values[k].of[v];
+                shifts[k].of[v] += up;
+                if (weight) up *= w.of[v];
+                sum += up;
+                product += up * values[k].of[v];
+            }
+        }
+        float average = centred ? warp_sum(sum) / features : 0.0f, along = warp_sum(product) / features;
+#pragma unroll
+        for (int k = 0; k < ROW_EIGHTS; ++k) {
+            int i = lane + 32 * k;
+            if (i >= eights) continue;
+#pragma unroll
+            for (int v = 0; v < 8; ++v) there[k].of[v] += (upstream[k].of[v] - average - values[k].of[v] * along) * inverse;
+            store_eight(dx, row * eights + i, there[k], 0);
+        }
+    }
+    parts += 2 * ((i64)blockIdx.y * gridDim.x + blockIdx.x) * features;
+    put_features(parts, scales, eights);
+    put_features(parts + features, shifts, eights);
+}
+
+// Adds up the `count` parts that each sample has of the gradients of scale and shift.
+KERNEL narrow_layer_parts(const float* parts, float* dw, float* db, i64 stride, int features, int count, i64 n, int accumulate) {
+    i64 i = global_index();
+    if (i >= n) return;
+    i64 sample = (u32)i / (u32)features;
+    int feature = (u32)i % (u32)features;
+    float scale = 0.0f, shift = 0.0f;
+    for (int part = 0; part < count; ++part) {
+        const float* own = parts + 2 * (sample * count + part) * features + feature;
+        scale += own[0];
+        shift += own[features];
+    }
+    if (dw) put(dw + sample * stride + feature, scale, accumulate);
+    if (db) put(db + sample * stride + feature, shift, accumulate);
+}
+
 // How many columns of a sample's rows a block adds up, eight to a thread, and how many rows it reads at a time.
 #define NARROW_LANES 8
 #define NARROW_LINES 32

@@ -7,6 +7,15 @@ use crate::cuda::launch::LaunchGrid;
 const STRIP: usize = 64;
 const THREADS: usize = 256;
 
+/// How many rows of an item a block takes whose gradients of scale and shift are a part, and how many features a row may have then.
+const PART_ROWS: usize = 40;
+pub(crate) const MOST_FEATURES: usize = 1024;
+
+/// How many such parts an item of this many rows has.
+pub(crate) fn norm_parts(rows: usize) -> usize {
+    rows.div_ceil(PART_ROWS)
+}
+
 /// How many vectors of 16 bytes this many numbers take.
 fn vectors(numbers: usize, narrow: bool) -> usize {
     numbers / if narrow { 8 } else { 4 }
@@ -85,6 +94,34 @@ kernels! {
         centred: Flag,
         accumulate: Flag,
     } over LaunchGrid::warps(rows);
+
+    /// Computes the gradient of a layer norm's input from a narrow gradient, and for every part of an item's rows the gradients of scale and
+    /// shift, which [`NarrowLayerParts`] adds up.
+    NarrowLayerGradients = "narrow_layer_gradients" {
+        x: In<[u32; 4]>[items * item_rows * features / 4],
+        g: In<[u32; 4]>[items * item_rows * features / 8],
+        kept: In<f32>[2 * items * item_rows],
+        weight: Maybe<In<[u32; 4]>>[features / 4],
+        dx: Out<[u32; 4]>[items * item_rows * features / 4],
+        parts: Out<f32>[2 * items * norm_parts(item_rows) * features],
+        features: Count[features.is_multiple_of(8) && features <= MOST_FEATURES],
+        item_rows: Count,
+        centred: Flag,
+        accumulate: Flag,
+    } given { items: usize }
+    over LaunchGrid { blocks: [norm_parts(item_rows), items, 1], threads: THREADS, shared: 0 };
+
+    /// Adds up the `count` parts that each sample has of the gradients of a layer norm's scale and shift.
+    NarrowLayerParts = "narrow_layer_parts" {
+        parts: In<f32>[2 * n * count],
+        dw: Maybe<Out<f32>>[strided(n / features, stride, features)],
+        db: Maybe<Out<f32>>[strided(n / features, stride, features)],
+        stride: Long,
+        features: Count[features > 0 && n.is_multiple_of(features)],
+        count: Count,
+        n: Long,
+        accumulate: Flag,
+    } over LaunchGrid::each(n);
 
     /// Computes the gradient of a bias, which is the sum over `rows` rows of each sample.
     NarrowBiasGradient = "narrow_bias_gradient" {

@@ -103,6 +103,18 @@ KERNEL dropout(const float* x, float* y, const u64* keys, u64 node, int len, int
     put(y + i, keeps ? x[i] / (1.0f - rate) : 0.0f, accumulate);
 }
 
+// Keeps `together` values at a time where the mask of their sample says so, which all of its `views` items share. A mask has `words` words, in
+// which the units of this layer begin at the bit `first`.
+KERNEL masked_dropout(const float* x, float* y, const u32* masks, int words, int first, int len, int together, int views, float factor,
+                      i64 n, int accumulate) {
+    i64 i = global_index();
+    if (i >= n) return;
+    u32 sample = (u32)i / (u32)len / (u32)views;
+    u32 unit = (u32)first + (u32)i % (u32)len / (u32)together;
+    u32 word = masks[(i64)sample * words + unit / 32];
+    put(y + i, word >> (unit % 32) & 1 ? x[i] * factor : 0.0f, accumulate);
+}
+
 KERNEL broadcast(const float* x, float* y, int len, i64 n) {
     i64 i = global_index();
     if (i < n) y[i] = x[(u32)i % (u32)len];

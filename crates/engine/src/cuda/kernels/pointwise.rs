@@ -44,6 +44,21 @@ kernels! {
         accumulate: Flag,
     } over LaunchGrid::each(n);
 
+    /// Keeps runs of `together` values where each sample's mask says so and multiplies them, forward and backward alike.
+    MaskedDropout = "masked_dropout" {
+        x: In<f32>[n],
+        y: Out<f32>[n],
+        masks: In<u32>[n.div_ceil(len * views) * words],
+        words: Count,
+        first: Count[first + len.div_ceil(together) <= 32 * words],
+        len: Count[len > 0],
+        together: Count[together > 0],
+        views: Count[views > 0],
+        factor: f32,
+        n: Long,
+        accumulate: Flag,
+    } over LaunchGrid::each(n);
+
     /// Writes the same values for every item.
     Broadcast = "broadcast" { x: In<f32>[len], y: Out<f32>[n], len: Count[len > 0], n: Long }
         over LaunchGrid::each(n);

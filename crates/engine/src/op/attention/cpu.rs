@@ -19,6 +19,8 @@ struct AttentionKernel {
     features: usize,
     /// Whether one input holds query, key and value side by side.
     packed: bool,
+    /// Whether another input tells which tokens nobody attends to.
+    subset: bool,
     classes: Vec<RowClass>,
 }
 
@@ -41,11 +43,15 @@ impl AttentionKernel {
         }
     }
 
+    /// The numbers of the tokens, where they say which of them nobody attends to.
+    fn numbers<'a>(&self, values: ItemValues<'a>) -> Option<&'a [f32]> {
+        self.subset.then(|| values.input(1))
+    }
+
     fn weights(
         &self,
         lanes: Lanes,
-        q: &[f32],
-        k: &[f32],
+        (q, k, numbers): (&[f32], &[f32], Option<&[f32]>),
         head: usize,
         weights: &mut [f32],
         scratch: &mut [f32],
@@ -58,7 +64,20 @@ impl AttentionKernel {
         product(lanes, shape, self.head(q, head), keys, scores, self.keys, &self.classes, scratch);
         let scale = 1.0 / (width as f32).sqrt();
         scores.iter_mut().for_each(|score| *score *= scale);
-        softmax_rows(scores, &mut weights[..self.rows * self.keys], self.keys);
+        let weights = &mut weights[..self.rows * self.keys];
+        // Below every other score, what is left of a token is too little to count in the sum of a row, and is then set to nothing at all.
+        replace_excluded(scores, numbers, f32::MIN);
+        softmax_rows(scores, weights, self.keys);
+        replace_excluded(weights, numbers, 0.0);
+    }
+}
+
+/// Puts a value in the place of the scores, or of the weights, of all tokens whose number is zero.
+fn replace_excluded(rows: &mut [f32], numbers: Option<&[f32]>, by: f32) {
+    let Some(numbers) = numbers else { return };
+    for row in rows.chunks_exact_mut(numbers.len()) {
+        let excluded = row.iter_mut().zip(numbers).filter(|(_, number)| **number == 0.0);
+        excluded.for_each(|(value, _)| *value = by);
     }
 }
 
@@ -69,10 +88,10 @@ impl CpuOperation for Attention {
 
     fn kernel(&self, node: &LoweredNode<'_>) -> Box<dyn CpuKernel> {
         let (rows, features) = node.form.rows();
-        let keys = node.inputs.get(1).map_or(rows, |key| key.shape[0]);
+        let (packed, subset) = (node.inputs.len() < 3, node.inputs.len() == 2);
+        let keys = if packed { rows } else { node.inputs[1].shape[0] };
         let classes = identity(rows.max(keys));
-        let packed = node.inputs.len() == 1;
-        Box::new(AttentionKernel { heads: self.heads, rows, keys, features, packed, classes })
+        Box::new(AttentionKernel { heads: self.heads, rows, keys, features, packed, subset, classes })
     }
 }
 
@@ -92,12 +111,12 @@ impl CpuKernel for AttentionKernel {
     fn forward(&self, pass: ForwardPass<'_>) {
         pass.for_items(|item| {
             let ForwardItem { values, y, scratch, .. } = item;
-            let (lanes, [q, k, v]) = (values.lanes(), self.parts(values));
+            let (lanes, [q, k, v], numbers) = (values.lanes(), self.parts(values), self.numbers(values));
             let (own, scratch) = scratch.split_at_mut(3 * self.rows * self.keys);
             let width = self.features / self.heads;
             y.fill(0.0);
             for head in 0..self.heads {
-                self.weights(lanes, q, k, head, own, scratch);
+                self.weights(lanes, (q, k, numbers), head, own, scratch);
                 let weights = Matrix::rows(&own[self.rows * self.keys..], self.keys);
                 let y = &mut y[head * width..];
                 let shape = (self.rows, self.keys, width);
@@ -110,9 +129,9 @@ impl CpuKernel for AttentionKernel {
     fn backward(&self, pass: BackwardPass<'_>) {
         pass.for_items(|item| {
             let BackwardItem { values, g, mut input_gradients, scratch, .. } = item;
-            let (lanes, parts) = (values.lanes(), self.parts(values));
+            let (lanes, parts) = (values.lanes(), (self.parts(values), self.numbers(values)));
             let mut sums = match self.packed {
-                true => PartSums::SideBySide(input_gradients.sums::<1>(), self.features),
+                true => PartSums::SideBySide([input_gradients.sum(0)], self.features),
                 false => PartSums::Apart(input_gradients.sums::<3>()),
             };
             for head in 0..self.heads {
@@ -145,7 +164,7 @@ impl AttentionKernel {
     fn head_backward(
         &self,
         lanes: Lanes,
-        [q, k, v]: [&[f32]; 3],
+        ([q, k, v], numbers): ([&[f32]; 3], Option<&[f32]>),
         g: &[f32],
         head: usize,
         sums: &mut PartSums<'_>,
@@ -154,7 +173,7 @@ impl AttentionKernel {
         let (own, scratch) = scratch.split_at_mut(3 * self.rows * self.keys);
         let (rows, keys, row, width) = (self.rows, self.keys, self.row(), self.features / self.heads);
         let column = head * width;
-        self.weights(lanes, q, k, head, own, scratch);
+        self.weights(lanes, (q, k, numbers), head, own, scratch);
         let (scores, rest) = own.split_at_mut(rows * keys);
         let (weights, dweights) = rest.split_at_mut(rows * keys);
         let upstream = Matrix { data: &g[column..], row: self.features, column: 1 };

@@ -6,11 +6,19 @@ use crate::op::softmax::{softmax, softmax_backward};
 use crate::reference::{Gradients, MatrixView, ReferenceContext, ReferenceOperation, Tensor, product};
 
 /// The input that holds query, key or value (by number), and the column where that begins. There are three inputs, or one that holds all
-/// three.
+/// three, with the numbers of the tokens behind it or not.
 fn part<'t>(inputs: &[&'t Tensor], features: usize, index: usize) -> (&'t Tensor, usize) {
     match inputs {
-        [packed] => (packed, index * features),
+        [packed] | [packed, _] => (packed, index * features),
         apart => (apart[index], 0),
+    }
+}
+
+/// The numbers of the tokens, where they say which of them nobody attends to.
+fn numbers<'t>(inputs: &[&'t Tensor]) -> Option<&'t [f64]> {
+    match inputs {
+        [_, numbers] => Some(&numbers.data),
+        _ => None,
     }
 }
 
@@ -27,11 +35,16 @@ fn put_columns(data: &[f64], width: usize, (x, start): (&mut Tensor, usize)) {
 }
 
 /// The attention weights of one head.
-fn weights(q: &[f64], k: &[f64], width: usize) -> Vec<f64> {
+fn weights(q: &[f64], k: &[f64], width: usize, numbers: Option<&[f64]>) -> Vec<f64> {
     let (rows, keys) = (q.len() / width, k.len() / width);
     let transposed = MatrixView::rows(k, width).transposed();
     let mut scores = product(rows, width, keys, MatrixView::rows(q, width), transposed);
     scores.iter_mut().for_each(|s| *s /= (width as f64).sqrt());
+    for row in scores.chunks_exact_mut(keys) {
+        let excluded =
+            row.iter_mut().zip(numbers.into_iter().flatten()).filter(|(_, number)| **number == 0.0);
+        excluded.for_each(|(score, _)| *score = f64::NEG_INFINITY);
+    }
     softmax(&mut scores, keys);
     scores
 }
@@ -45,7 +58,7 @@ impl ReferenceOperation for Attention {
                 columns((x, start + head * width), width)
             });
             let (rows, keys) = (q.len() / width, k.len() / width);
-            let weights = weights(&q, &k, width);
+            let weights = weights(&q, &k, width, numbers(inputs));
             let weights = MatrixView::rows(&weights, keys);
             let out = product(rows, keys, width, weights, MatrixView::rows(&v, width));
             put_columns(&out, width, (y, head * width));
@@ -62,7 +75,7 @@ impl ReferenceOperation for Attention {
             });
             let (rows, keys) = (q.len() / width, k.len() / width);
             let upstream = columns((g, head * width), width);
-            let weights = weights(&q, &k, width);
+            let weights = weights(&q, &k, width, numbers(inputs));
             let (view, upstream) = (MatrixView::rows(&weights, keys), MatrixView::rows(&upstream, width));
             let dv = product(keys, rows, width, view.transposed(), upstream);
             let dweights = product(rows, width, keys, upstream, MatrixView::rows(&v, width).transposed());
@@ -72,7 +85,7 @@ impl ReferenceOperation for Attention {
             let dq = product(rows, keys, width, dscores, MatrixView::rows(&k, width));
             let dk = product(keys, rows, width, dscores.transposed(), MatrixView::rows(&q, width));
             for (index, data) in [dq, dk, dv].iter().enumerate() {
-                let (input, start) = if gradients.len() == 1 { (0, index * features) } else { (index, 0) };
+                let (input, start) = if gradients.len() < 3 { (0, index * features) } else { (index, 0) };
                 put_columns(data, width, (&mut gradients[input], start + head * width));
             }
         }

@@ -6,6 +6,7 @@ use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels;
 use crate::cuda::lower::CardSteps;
+use crate::cuda::memory::mask_words;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
 use crate::cuda::run::CardRun;
 use crate::cuda::slice::DeviceSlice;
@@ -18,7 +19,8 @@ struct CudaDropoutKernel {
 }
 
 impl CudaDropoutKernel {
-    /// Drops values, forward or backward. If dropout is off, they are copied.
+    /// Drops values, forward or backward: those that the masks name, where there are masks and the layer has units in them, else as the keys
+    /// decide. If dropout is off, they are copied.
     fn drop_values(
         &self,
         run: &CardRun<'_>,
@@ -29,6 +31,25 @@ impl CudaDropoutKernel {
         let Self { rate, together } = *self;
         let len = run.len(node);
         let n = run.items() * len;
+        let units = &run.program.steps.units;
+        if let Some(layer) = units.of(node).filter(|_| run.masks) {
+            let (masks, words, first) = (run.work.masks(), mask_words(units), layer.first);
+            let (views, factor) = (run.program.views, 1.0 / (1.0 - rate));
+            return kernels::MaskedDropout {
+                x,
+                y,
+                masks,
+                words,
+                first,
+                len,
+                together,
+                views,
+                factor,
+                n,
+                accumulate,
+            }
+            .launch(run.device);
+        }
         if !run.dropout {
             return kernels::Copy { x, y, n, accumulate }.launch(run.device);
         }

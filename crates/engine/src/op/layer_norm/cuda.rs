@@ -6,7 +6,8 @@ use super::NormRows;
 use crate::cuda::backward::CardParameterGradients;
 use crate::cuda::error::CudaError;
 use crate::cuda::kernels::{
-    LayerAffine, LayerBackward, LayerForward, NarrowLayerAffine, NarrowLayerBackward, NarrowLayerForward,
+    LayerAffine, LayerBackward, LayerForward, MOST_FEATURES, NarrowLayerAffine, NarrowLayerBackward,
+    NarrowLayerForward, NarrowLayerGradients, NarrowLayerParts, norm_parts,
 };
 use crate::cuda::lower::CardSteps;
 use crate::cuda::operation::{CudaKernel, CudaOperation, ShapedNode};
@@ -18,6 +19,8 @@ struct CudaLayerNormKernel {
     rows: NormRows,
     /// Whether kernels can read its scale and shift in vectors of four numbers.
     fours: bool,
+    /// Whether its values are narrow.
+    narrow: bool,
 }
 
 impl CudaOperation for LayerNorm {
@@ -25,7 +28,8 @@ impl CudaOperation for LayerNorm {
         let mut read =
             self.affine.iter().flat_map(|affine| std::iter::once(affine.weight).chain(affine.bias));
         let fours = read.all(|id| steps.parameters[id.index()].is_multiple_of(4));
-        Box::new(CudaLayerNormKernel { norm: *self, rows: NormRows::new(self.over, node.shape), fours })
+        let rows = NormRows::new(self.over, node.shape);
+        Box::new(CudaLayerNormKernel { norm: *self, rows, fours, narrow: false })
     }
 }
 
@@ -59,30 +63,42 @@ impl CudaLayerNormKernel {
         let (dw, db, accumulate) = parameters.affine(run, affine);
         let (x, g) = (run.read(node, 0).cast(), run.gradient(node).cast());
         let kept = run.kept(node).expect("a norm that trains keeps its means");
-        if dw.is_some() || db.is_some() {
-            let (stride, sample_rows, samples) = (run.program.written, rows * run.program.views, run.samples);
+        let (stride, items, samples) = (run.program.written, run.items(), run.samples);
+        let weight = affine.map(|affine| run.parameter(affine.weight).cast());
+        let (wanted, target) = (dw.is_some() || db.is_some(), run.target(node, 0));
+        if let (true, Some(target), Some(parts)) = (wanted, target, run.scratch(node)) {
+            NarrowLayerGradients {
+                items,
+                x,
+                g,
+                kept,
+                weight,
+                dx: target.values.cast(),
+                parts,
+                features,
+                item_rows: rows,
+                centred,
+                accumulate: target.accumulate,
+            }
+            .launch(run.device)?;
+            let (count, n) = (norm_parts(rows) * run.program.views, samples * features);
+            return NarrowLayerParts { parts, dw, db, stride, features, count, n, accumulate }
+                .launch(run.device);
+        }
+        if wanted {
+            let sample_rows = rows * run.program.views;
             NarrowLayerAffine { samples, x, g, kept, dw, db, stride, features, sample_rows, accumulate }
                 .launch(run.device)?;
         }
-        let Some(target) = run.target(node, 0) else { return Ok(()) };
-        NarrowLayerBackward {
-            x,
-            g,
-            kept,
-            weight: affine.map(|affine| run.parameter(affine.weight).cast()),
-            dx: target.values.cast(),
-            features,
-            rows: run.items() * rows,
-            centred,
-            accumulate: target.accumulate,
-        }
-        .launch(run.device)
+        let Some(target) = target else { return Ok(()) };
+        let (dx, rows, accumulate) = (target.values.cast(), items * rows, target.accumulate);
+        NarrowLayerBackward { x, g, kept, weight, dx, features, rows, centred, accumulate }.launch(run.device)
     }
 }
 
 impl CudaKernel for CudaLayerNormKernel {
     fn forward(&self, run: &mut CardRun<'_>, node: usize) -> Result<(), CudaError> {
-        if run.is_narrow(node) {
+        if self.narrow {
             return self.forward_narrow(run, node);
         }
         let LayerNorm { centred, eps, affine, .. } = self.norm;
@@ -108,7 +124,7 @@ impl CudaKernel for CudaLayerNormKernel {
         node: usize,
         parameters: &mut CardParameterGradients<'_>,
     ) -> Result<(), CudaError> {
-        if run.is_narrow(node) {
+        if self.narrow {
             return self.backward_narrow(run, node, parameters);
         }
         let LayerNorm { centred, affine, .. } = self.norm;
@@ -158,6 +174,16 @@ impl CudaKernel for CudaLayerNormKernel {
 
     fn kept(&self, _len: usize) -> usize {
         2 * self.rows.rows
+    }
+
+    fn scratch(&self) -> usize {
+        let NormRows { rows, features, .. } = self.rows;
+        let in_parts = self.narrow && self.norm.affine.is_some() && features <= MOST_FEATURES;
+        if in_parts { 2 * norm_parts(rows) * features } else { 0 }
+    }
+
+    fn settle_narrow(&mut self, _input: bool, output: bool) {
+        self.narrow = output;
     }
 
     fn writes_narrow(&self) -> bool {

@@ -6,7 +6,7 @@ use super::{alone, models, precision, rounding, sums};
 use crate::subject::Subject;
 use crate::{
     bounds, company, dropout, generated, goldens, not_finite, operations, submodels, torchvision,
-    transformers, update,
+    transformers, unit_masks, update,
 };
 
 /// A card with this way to compute convolutions and this many samples at once, which zero leaves to the executor.
@@ -84,6 +84,8 @@ hold! { f32 {
     submodels: submodels_equal_graphs_of_their_own submodels_share_one_sum (WAYS);
     submodels: submodels_of_models_agree (FASTEST);
     dropout: dropout_agrees dropout_follows_the_record (SMALL);
+    unit_masks: masks_agree dropped_nodes_get_exactly_nothing (SMALL);
+    unit_masks: masks_of_a_sample_are_its_own (companies(Precision::F32));
     update: rules_follow_their_formulas (FASTEST);
 } }
 
