@@ -26,7 +26,7 @@ impl Opened {
         if let Some(both) = places(&**test).into_iter().find(|place| trained.contains(place)) {
             return shared(format!("{both} is trained on"));
         }
-        if test.len() == self.train.len() && test.fingerprint()? == self.train.fingerprint()? {
+        if test.len() == self.train.len() && test.images_fingerprint()? == self.train.images_fingerprint()? {
             return shared("these are the records that are trained on".to_owned());
         }
         Ok(())
@@ -89,8 +89,11 @@ pub fn check_records(dataset: &dyn Dataset, views: &[Views], threads: usize) -> 
         let image = dataset.read(record)?;
         for views in views {
             let random = &mut key.stream(record as u64);
-            let mut output = vec![0.0; views.count() * views.view_length()];
+            let mut output = vec![0.0; views.count() * views.input_length()];
             match &target {
+                Target::Class(_) if views.show_part() => {
+                    views.contribute(dataset, &[record], &key, &mut output)?;
+                }
                 Target::Class(_) => views.draw(&image, random, &mut output)?,
                 Target::Map(map) => {
                     let mut labels = vec![0; views.count() * views.positions()];

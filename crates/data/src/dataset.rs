@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dapple_geometry::Size;
+use dapple_geometry::{Mask, Size};
 use dapple_plan::number::hexadecimal;
 use sha2::{Digest, Sha256};
 
@@ -59,6 +59,14 @@ pub trait Dataset: Send + Sync {
     /// A record beyond the end, a file that cannot be read or decoded.
     fn read(&self, record: usize) -> Result<Image, DataError>;
 
+    /// The private pixels of a record whose image has this size; `None` if the data set does not tell them.
+    ///
+    /// # Errors
+    /// A record beyond the end, a mask that cannot be read or is of another size.
+    fn mask(&self, _record: usize, _size: Size) -> Result<Option<Mask>, DataError> {
+        Ok(None)
+    }
+
     /// Where a record comes from, for messages.
     fn place(&self, record: usize) -> String;
 
@@ -78,6 +86,14 @@ pub trait Dataset: Send + Sync {
     /// # Errors
     /// A file that cannot be read.
     fn fingerprint(&self) -> Result<String, DataError>;
+
+    /// The fingerprint of the images and labels alone, if the data set tells of more.
+    ///
+    /// # Errors
+    /// As [`Dataset::fingerprint`].
+    fn images_fingerprint(&self) -> Result<String, DataError> {
+        self.fingerprint()
+    }
 
     /// Names of the classes, where the format has any.
     fn class_names(&self) -> Option<&[String]> {
@@ -146,6 +162,10 @@ impl Dataset for Subset {
 
     fn read(&self, record: usize) -> Result<Image, DataError> {
         self.whole.read(self.at(record)?)
+    }
+
+    fn mask(&self, record: usize, size: Size) -> Result<Option<Mask>, DataError> {
+        self.whole.mask(self.at(record)?, size)
     }
 
     fn place(&self, record: usize) -> String {

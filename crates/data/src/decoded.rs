@@ -1,6 +1,6 @@
 //! A decoded image.
 
-use dapple_geometry::Size;
+use dapple_geometry::{Mask, Size};
 
 /// Values of an image, row by row, pixel by pixel, channel by channel: `[height, width, channels]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +29,33 @@ impl Image {
         };
         let expected = usize::try_from(size.pixels()).ok()?.checked_mul(channels)?;
         (channels > 0 && length == expected).then_some(Self { size, channels, values })
+    }
+
+    /// The image with a constant in the place of the pixels in the set; `constant` tells it for each channel, where 1 stands for a byte of
+    /// 255. A set of another size is `None`.
+    ///
+    /// # Guarantee
+    /// No bit of the result depends on the values of pixels in the set.
+    #[must_use]
+    pub fn blanked(mut self, set: &Mask, constant: impl Fn(usize) -> f32) -> Option<Self> {
+        fn blank<T: Copy>(values: &mut [T], set: &Mask, constants: &[T]) {
+            let pixels = values.chunks_exact_mut(constants.len()).zip(set.bytes());
+            pixels
+                .filter(|(_, hidden)| **hidden != 0)
+                .for_each(|(pixel, _)| pixel.copy_from_slice(constants));
+        }
+        if set.size() != self.size {
+            return None;
+        }
+        let constants: Vec<f32> = (0..self.channels).map(constant).collect();
+        match &mut self.values {
+            Values::Bytes(bytes) => {
+                let rounded: Vec<u8> = constants.iter().map(|value| (value * 255.0).round() as u8).collect();
+                blank(bytes, set, &rounded);
+            }
+            Values::Floats(floats) => blank(floats, set, &constants),
+        }
+        Some(self)
     }
 
     /// Width and height.

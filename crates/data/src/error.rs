@@ -72,6 +72,34 @@ pub enum DataError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A file that says nothing about which pixels of an image are private.
+    #[error("{}: not a mask: {problem}", path.display())]
+    ImageMask {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A mask of another size than its image.
+    #[error("{}: the mask is {found} pixels, but its image is {expected}", path.display())]
+    MaskSize {
+        /// The file of the mask.
+        path: PathBuf,
+        /// Its size.
+        found: Size,
+        /// The size of the image.
+        expected: Size,
+    },
+    /// An image without a mask, or with several.
+    #[error("{place}: {found} named {}.png, .npy, .json or .csv", stem.display())]
+    Masks {
+        /// Which image.
+        place: String,
+        /// How many masks there are.
+        found: &'static str,
+        /// Where its mask should be, without the ending.
+        stem: PathBuf,
+    },
     /// A file whose first bytes are not those of its format.
     #[error("{}: not {expected}: it begins with {found}", path.display())]
     Magic {
@@ -338,6 +366,14 @@ impl DataError {
             }
             Self::Mask { .. } => {
                 "give a PNG picture in which white marks private pixels and black the rest".into()
+            }
+            Self::ImageMask { .. } => {
+                "a mask is a PNG picture or an array in which what is not zero is private, run lengths as of COCO, or boxes in JSON or CSV"
+                    .into()
+            }
+            Self::MaskSize { .. } => "a mask has one pixel for each pixel of its image".into(),
+            Self::Masks { .. } => {
+                "every image has one mask of its name; for an image without private pixels it is all black, or has no boxes".into()
             }
             Self::Magic { .. } => "check `data.format`, and that images and labels are not exchanged".into(),
             Self::Length { .. } => "the file was cut short or is another one; fetch it again".into(),

@@ -38,6 +38,10 @@ pub enum Purpose {
     Submodels,
     /// Which units of split dropout layers a record keeps.
     DropoutUnits,
+    /// Which records a step sees the public part of.
+    PublicSampling,
+    /// Where crops of public parts lie and which of them are mirrored.
+    PublicViews,
 }
 
 impl Purpose {
@@ -55,6 +59,8 @@ impl Purpose {
             Self::ClipGroups => 9,
             Self::Submodels => 10,
             Self::DropoutUnits => 11,
+            Self::PublicSampling => 12,
+            Self::PublicViews => 13,
         }
     }
 }
@@ -188,6 +194,8 @@ mod tests {
             Purpose::ClipGroups,
             Purpose::Submodels,
             Purpose::DropoutUnits,
+            Purpose::PublicSampling,
+            Purpose::PublicViews,
         ];
         for seed in 0..3 {
             for purpose in purposes {

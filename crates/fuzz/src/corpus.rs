@@ -90,6 +90,24 @@ fn photo(width: u32, height: u32) -> RgbImage {
 }
 
 /// Pictures of one format, of several sizes and kinds of pixels.
+/// Masks of a picture of 9x7 in every kind of file.
+pub(crate) fn image_masks() -> Vec<Vec<u8>> {
+    let texts = [
+        r#"{"size": [7, 9], "counts": [10, 20, 30, 3]}"#,
+        r#"{"size": [7, 9], "counts": ":d0:J"}"#,
+        r#"{"boxes": [[1.5, 0, 3, 4], [2, 2, 8, 6]]}"#,
+        r#"{"annotations": [{"bbox": [1, 2, 3, 4], "score": 0.5}, {"box": {"xmin": 2, "ymin": 1, "xmax": 3, "ymax": 9}}]}"#,
+        r#"[{"segmentation": {"size": [7, 9], "counts": [0, 63]}}]"#,
+        "label,xmin,ymin,xmax,ymax\nface,1,2,3,4\nplate,2.5,1,3,3\n",
+        "x,y,width,height\n1,2,3,4\n",
+    ];
+    let mut files: Vec<Vec<u8>> = texts.map(|text| text.as_bytes().to_vec()).to_vec();
+    files.push(array("|u1", "7, 9", &[1; 63]));
+    files.push(array("<f4", "7, 9", &[0; 252]));
+    files.extend(pictures(ImageFormat::Png).into_iter().take(5));
+    files
+}
+
 pub(crate) fn pictures(format: ImageFormat) -> Vec<Vec<u8>> {
     let colours = image::DynamicImage::from(photo(9, 7));
     let kinds = [

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use dapple_data::formats::{ImageFolder, Npy, cifar, decode, decode_mask, idx};
 use dapple_data::segmentation::{ClassMap, a2d2};
-use dapple_data::{DataError, DataLimits, Dataset};
+use dapple_data::{DataError, DataLimits, Dataset, masks};
 use dapple_graph::{Graph, GraphError, Parameters, weights};
 use dapple_plan::{Plan, PlanError, PlanSpec};
 use dapple_train::{History, RunCertificate, readers};
@@ -56,6 +56,7 @@ pub const READERS: &[Reader] = &[
     Reader { name: "cifar", corpus: corpus::cifar, read: cifar_file },
     Reader { name: "list", corpus: corpus::lists, read: list },
     Reader { name: "mask", corpus: || corpus::pictures(ImageFormat::Png), read: mask },
+    Reader { name: "image mask", corpus: corpus::image_masks, read: image_mask },
     Reader { name: "label map", corpus: corpus::label_pictures, read: label_map },
 ];
 
@@ -153,6 +154,32 @@ fn picture(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
 fn mask(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
     decode_mask(&mended_png(bytes), Path::new("mask"), &LIMITS)?;
     Ok(())
+}
+
+/// Reads the bytes as every kind of file that may hold the mask of an image.
+fn image_mask(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
+    let picture = &corpus::pictures(ImageFormat::Png)[0];
+    let size = decode(picture, Path::new("picture"), &LIMITS)?.size();
+    let mut refused = None;
+    let mut read = 0;
+    for ending in masks::ENDINGS {
+        match masks::decode_image_mask(
+            &mended_png(bytes),
+            &Path::new("mask").with_extension(ending),
+            size,
+            &LIMITS,
+        ) {
+            Ok(mask) => {
+                assert_eq!(mask.size(), size, "a mask is as large as its image");
+                read += 1;
+            }
+            Err(error) => refused = Some(error),
+        }
+    }
+    match refused {
+        Some(error) if read == 0 => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 fn label_map(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {

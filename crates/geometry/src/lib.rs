@@ -70,6 +70,7 @@ mod search;
 mod segments;
 mod size;
 mod size_law;
+mod tokens;
 mod views;
 mod windows;
 
@@ -81,7 +82,8 @@ pub use inclusion::{Counts, Inclusion, Placement, inclusion, inclusion_of_masks}
 pub use mask::Mask;
 pub use operation::{Filter, GlobalOperation, Operation};
 pub use padding::{Padding, PaddingMode};
-pub use pipeline::Pipeline;
+pub use pipeline::{Pipeline, influence};
 pub use region::{Region, RegionPart};
 pub use size::{MAX_PIXELS, Size};
+pub use tokens::TokenGrid;
 pub use views::views;

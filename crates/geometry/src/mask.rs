@@ -1,4 +1,8 @@
-use crate::{GeometryError, Size};
+use std::borrow::Cow;
+
+use crate::axis::AxisStep;
+use crate::propagate::propagate;
+use crate::{GeometryError, Size, footprint};
 
 /// A set of pixels of an image, one byte a pixel: `1` = in the set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +113,36 @@ impl Mask {
             pixels.extend_from_slice(&self.row(row)[x as usize..(x + size.width()) as usize]);
         }
         Self { size, pixels }
+    }
+
+    /// The part of the set that lies within a crop, as a mask of the crop's size.
+    ///
+    /// # Errors
+    /// A crop that leaves the mask.
+    pub fn crop(&self, x: u32, y: u32, size: Size) -> Result<Self, GeometryError> {
+        let fits = |start: u32, length: u32, side: u32| u64::from(start) + u64::from(length) <= side.into();
+        match fits(x, size.width(), self.size.width()) && fits(y, size.height(), self.size.height()) {
+            true => Ok(self.cut(x, y, size)),
+            false => Err(GeometryError::CropTooLarge { crop: size, image: self.size }),
+        }
+    }
+
+    /// The pixels within `x` columns and `y` rows of the set, as far as the image goes.
+    #[must_use]
+    pub fn dilated(&self, x: u32, y: u32) -> Self {
+        let step = |length: u32, radius: u32| {
+            (radius > 0).then(|| AxisStep::Ranges(footprint::blur(length, radius)))
+        };
+        let (along_x, along_y) = (step(self.size.width(), x), step(self.size.height(), y));
+        propagate(Cow::Borrowed(self), along_x.as_ref(), along_y.as_ref())
+            .expect("the result is as large as the mask")
+            .into_owned()
+    }
+
+    /// The pixels of this size that are not in the set.
+    #[must_use]
+    pub fn complement(&self) -> Self {
+        Self { size: self.size, pixels: self.pixels.iter().map(|&pixel| 1 - pixel).collect() }
     }
 
     /// Whether the rectangle holds a pixel of the set; the caller keeps it inside.

@@ -94,18 +94,7 @@ impl Pipeline {
     /// Every pixel outside the result has the same value whatever the pixels in `mask` show. For operations without
     /// interpolation the result is exact; for a resize it is the filter's footprint, closed at its border.
     pub fn influence(&self, mask: &Mask) -> Result<Mask, GeometryError> {
-        let mut current = Cow::Borrowed(mask);
-        for operation in &self.before {
-            let next = output_size(operation, current.size())?;
-            next.buffer_length()?;
-            check_axes(next)?;
-            let (along_x, along_y) = axis_steps(operation, current.size());
-            match operation {
-                Operation::Turn { clockwise } => current = Cow::Owned(turn(&current, *clockwise)?),
-                _ => current = propagate(current, along_x.as_ref(), along_y.as_ref())?,
-            }
-        }
-        Ok(current.into_owned())
+        influence(&self.before, mask)
     }
 
     /// What each pixel that reaches the crop reads, axis by axis.
@@ -157,6 +146,28 @@ impl Pipeline {
         }
         Some(total)
     }
+}
+
+/// The pixels that may depend on those in `mask` after some operations, in the order in which they are applied.
+///
+/// # Guarantee
+/// As [`Pipeline::influence`].
+///
+/// # Errors
+/// An operation that lets one pixel change the whole image, or that an image of this size does not allow.
+pub fn influence(operations: &[Operation], mask: &Mask) -> Result<Mask, GeometryError> {
+    let mut current = Cow::Borrowed(mask);
+    for operation in operations {
+        let next = output_size(operation, current.size())?;
+        next.buffer_length()?;
+        check_axes(next)?;
+        let (along_x, along_y) = axis_steps(operation, current.size());
+        match operation {
+            Operation::Turn { clockwise } => current = Cow::Owned(turn(&current, *clockwise)?),
+            _ => current = propagate(current, along_x.as_ref(), along_y.as_ref())?,
+        }
+    }
+    Ok(current.into_owned())
 }
 
 fn check_axes(size: Size) -> Result<(), GeometryError> {

@@ -25,13 +25,17 @@ pub fn read_mask(path: &Path, limits: &DataLimits) -> Result<Mask, DataError> {
 /// # Errors
 /// As [`read_mask`].
 pub fn decode_mask(bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<Mask, DataError> {
-    let wrong =
-        |problem: String| DataError::Mask { path: path.to_owned(), problem: super::one_line(&problem) };
+    marked_pixels(bytes, path, limits).map_err(|error| in_plan(error, path))
+}
+
+/// The pixels of a PNG picture that are not black.
+pub(crate) fn marked_pixels(bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<Mask, DataError> {
+    let wrong = |problem: String| DataError::malformed(path, super::one_line(&problem));
     let mut reader = ImageReader::with_format(Cursor::new(bytes), ImageFormat::Png);
     reader.limits(decoder_limits(limits));
     let decoder = reader.into_decoder().map_err(|error| wrong(error.to_string()))?;
     let (width, height) = decoder.dimensions();
-    let size = crate::limits::size(limits, width, height, path).map_err(|error| in_plan(error, path))?;
+    let size = crate::limits::size(limits, width, height, path)?;
     let picture = DynamicImage::from_decoder(decoder).map_err(|error| wrong(error.to_string()))?;
     let bytes = match picture {
         DynamicImage::ImageLuma8(grey) => grey.into_raw(),

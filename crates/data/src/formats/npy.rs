@@ -14,8 +14,10 @@ use crate::dataset::within;
 use crate::{DataError, DataLimits, Dataset, Image, Target, Values, file};
 
 mod header;
+mod mask;
 
 use header::{Element, Header};
+pub(crate) use mask::array_mask;
 
 /// The most channels of an image. A larger last dimension means that the channels come first in the file.
 const MAX_CHANNELS: u64 = 16;

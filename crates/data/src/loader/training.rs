@@ -20,7 +20,7 @@ pub(super) fn train(
         step: draw.step,
         phase: draw.phase,
         sets: sample_sets(&draw, views, keys),
-        view_length: views.view_length(),
+        view_length: views.input_length(),
         label_length,
     };
     match dataset.target_kind() {

@@ -10,6 +10,7 @@ use dapple_plan::spec::DataFormat;
 use dapple_plan::{DataPlan, HeldOut, ProgramScenes, RecordFiles, RecordOrigin, StoredFormat};
 
 use crate::formats::ImageFolder;
+use crate::masks::MaskedRecords;
 use crate::split::{split, stratified_split};
 use crate::{DataError, Dataset, Pool};
 use files::{ClassFiles, DataPart, RecordPaths};
@@ -54,6 +55,13 @@ pub fn open(plan: &DataPlan, base: &Path) -> Result<Opened, DataError> {
         let path = base.join(named);
         return Err(DataError::Classes { path, expected, found: opened.train.classes() });
     }
+    let opened = match &plan.masks {
+        Some(masks) => {
+            let train = MaskedRecords::open(opened.train, &base.join(masks), &plan.limits)?;
+            Opened { train: Arc::new(train), ..opened }
+        }
+        None => opened,
+    };
     let pool = plan.pool.as_ref().map(|pool| Pool::open(pool, base, &*opened.train, &plan.limits));
     let pool = pool.transpose()?.map(|pool| Arc::new(pool) as Arc<dyn Dataset>);
     match plan.origin {

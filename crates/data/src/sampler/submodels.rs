@@ -6,7 +6,7 @@ use chacha20::rand_core::Rng;
 use dapple_plan::Plan;
 
 use crate::StepKey;
-use crate::uniform::{below, unit};
+use crate::uniform::{below, weighted};
 
 /// The law by which a record draws its submodel: first one of several ways to split the model, then one of the submodels of that split.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,20 +49,15 @@ impl SubmodelLaw {
     /// Draws one of all submodels.
     ///
     /// # Guarantee
-    /// Of the submodels of one split each is exactly equally likely, given uniform bits. A split is drawn with its probability, to within
-    /// 2^-52.
+    /// Given uniform bits, a split is drawn in exact proportion to its probability, and of its submodels each is exactly equally likely.
     fn draw(&self, random: &mut impl Rng) -> u64 {
-        let (mut first, mut passed) = (0, 0.0);
-        // A single way needs no draw.
-        let drawn = if self.partitions.len() > 1 { unit(random) } else { 0.0 };
-        for (index, &(probability, submodels)) in self.partitions.iter().enumerate() {
-            passed += probability;
-            if drawn < passed || index + 1 == self.partitions.len() {
-                return first + below(random, submodels);
-            }
-            first += submodels;
-        }
-        first
+        let way = match &self.partitions[..] {
+            // A single way needs no draw.
+            [_] => 0,
+            several => weighted(random, &several.iter().map(|(share, _)| *share).collect::<Vec<_>>()),
+        };
+        let first: u64 = self.counts().take(way).sum();
+        first + below(random, self.partitions[way].1)
     }
 }
 

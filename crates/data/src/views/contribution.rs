@@ -18,7 +18,7 @@ impl Views {
     pub fn is_fixed(&self) -> bool {
         let alone = self.views == 1 && self.synthetic.is_none() && self.mixtures == 0;
         let changed = self.flip || self.pixel_noise.is_some() || !self.augment.is_empty();
-        alone && self.crop.is_none() && !changed
+        alone && self.part.is_none() && self.crop.is_none() && !changed
     }
 
     /// Views of a record, synthetic images and mixtures among them.
@@ -60,7 +60,8 @@ impl Views {
     /// are the set `S`, and then `K_self` mixtures of two of `S`.
     ///
     /// # Shapes
-    /// `output` is `[count_together(records), channels, height, width]`.
+    /// `output` is `[count_together(records), channels, height, width]`, or for a part of each image `[count_together(records),
+    /// input_length]`.
     ///
     /// # Guarantee
     /// What is drawn for a record follows from (key, step, record) alone, and the mixtures from that of the first record. Without views,
@@ -75,13 +76,15 @@ impl Views {
         key: &StepKey,
         output: &mut [f32],
     ) -> Result<ContributionLabels, DataError> {
-        let length = self.view_length();
+        let length = self.input_length();
         let mut classes = Vec::with_capacity(records.len() * self.of_one_record());
         let mut first = None;
         for (&record, shown) in records.iter().zip(output.chunks_exact_mut(self.of_one_record() * length)) {
             let mut random = key.stream(record as u64);
             let (views, beside) = shown.split_at_mut(self.views * length);
-            if !views.is_empty() {
+            if let Some(shown) = self.part {
+                self.draw_part(shown, (dataset, record), &mut random, views, &mut classes)?;
+            } else if !views.is_empty() {
                 let class = dataset.label(record)?;
                 classes.extend(std::iter::repeat_n(class, self.views));
                 let image = dataset.read(record)?;
@@ -90,7 +93,10 @@ impl Views {
             self.draw_synthetic(&mut random, beside, &mut classes)?;
             first.get_or_insert(random);
         }
-        let mixtures = first.map_or_else(Vec::new, |mut random| self.mix(classes.len(), &mut random, output));
+        let mixtures = match first {
+            Some(mut random) if self.mixtures > 0 => self.mix(classes.len(), &mut random, output),
+            _ => Vec::new(),
+        };
         Ok(ContributionLabels { classes, mixtures })
     }
 }

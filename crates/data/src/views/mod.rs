@@ -10,6 +10,9 @@ mod labels;
 mod mapping;
 mod mixtures;
 mod normalise;
+mod part;
+#[cfg(test)]
+mod part_tests;
 mod resample;
 mod sizes;
 mod source;
@@ -28,11 +31,13 @@ use buffer::Buffer;
 use crop::CropPlace;
 use mapping::Mapping;
 use normalise::Normalise;
+use part::ShownPart;
 use resample::Taps;
 use sizes::{follow, natural_size, size_of};
 use source::ViewSource;
 use synthetic::Synthetic;
 
+pub use part::RecordPart;
 pub use whole::Whole;
 
 /// The most pixels of an image at any point of the pipeline, and the most values of a record's views: a gigabyte in single precision.
@@ -67,6 +72,8 @@ pub struct Views {
     augment: Vec<Augmentation>,
     output: Size,
     normalise: Normalise,
+    /// The part of each image that is shown; `None` for all of it.
+    part: Option<ShownPart>,
 }
 
 impl Views {
@@ -169,6 +176,7 @@ impl Views {
             augment: Vec::new(),
             output,
             normalise,
+            part: None,
         }
     }
 

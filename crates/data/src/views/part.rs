@@ -1,0 +1,166 @@
+//! Views of the private part of an image alone, or of its public part alone.
+
+use chacha20::rand_core::Rng;
+use dapple_geometry::{Filter, Mask, Operation, PixelReach, TokenGrid, influence};
+
+use super::{ShownView, Views};
+use crate::{DataError, Dataset, IGNORED};
+
+/// A part of every image, by its mask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordPart {
+    /// The pixels in the mask.
+    Private,
+    /// The pixels outside it.
+    Public,
+}
+
+/// Which part views show, and as which tokens.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ShownPart {
+    part: RecordPart,
+    /// The tokens of the model, if it is told which of them belong to the part.
+    tokens: Option<TokenGrid>,
+}
+
+impl Views {
+    /// The same views of a part of every image. Where the model takes subsets of `tokens`, each view is followed by the share of each
+    /// token: a one for the class token, and for each token of the grid one over the number of those that belong to the part, or zero.
+    ///
+    /// A token belongs to the private part if a pixel in its window may depend on a private pixel, and to the public part otherwise.
+    ///
+    /// # Guarantee
+    /// The pixels of the other part are blanked before anything else is done with the image, so that no bit of these views depends on them:
+    /// neither through padding, resizing and windows that overlap nor through augmentations.
+    ///
+    /// # Errors
+    /// Mixtures and synthetic images; with tokens, an augmentation by which every pixel of a view reaches every other, and views that are
+    /// smaller than a window.
+    pub fn of_part(mut self, part: RecordPart, tokens: Option<TokenGrid>) -> Result<Self, DataError> {
+        if self.synthetic_count() > 0 || self.mixtures > 0 {
+            let problem = "private and public parts of an image are neither mixed nor accompanied";
+            return Err(DataError::setting("mix", problem));
+        }
+        if let Some(grid) = tokens {
+            grid.size(self.output).map_err(DataError::geometry("views"))?;
+            let whole = |augmentation: &&dapple_geometry::Augmentation| {
+                augmentation.reach(self.output) == PixelReach::View
+            };
+            if let Some(augmentation) = self.augment.iter().find(whole) {
+                let problem = format!(
+                    "by `{}` every pixel of a view reaches every token, so that none would be public",
+                    augmentation.name()
+                );
+                return Err(DataError::setting("data.augment", problem));
+            }
+        }
+        self.part = Some(ShownPart { part, tokens });
+        Ok(self)
+    }
+
+    /// Values that the model takes of one view: those of [`Views::view_length`], and the shares of tokens behind them.
+    #[must_use]
+    pub fn input_length(&self) -> usize {
+        self.view_length() + self.shares()
+    }
+
+    /// Shares of tokens behind each view.
+    fn shares(&self) -> usize {
+        let grid = self.part.and_then(|shown| shown.tokens);
+        grid.and_then(|grid| grid.size(self.output).ok()).map_or(0, |size| size.pixels() as usize + 1)
+    }
+
+    /// Whether views show a part of each image.
+    pub(crate) fn show_part(&self) -> bool {
+        self.part.is_some()
+    }
+
+    /// Draws the views of a part of a record, each with its class, or with [`IGNORED`] if nothing of the part is in the view.
+    ///
+    /// # Shapes
+    /// `output` is `[views, input_length]`.
+    ///
+    /// # Guarantee
+    /// That of [`Views::of_part`]. Which pixels are private is known to both parts, and so is the class.
+    pub(super) fn draw_part(
+        &self,
+        shown: ShownPart,
+        (dataset, record): (&dyn Dataset, usize),
+        random: &mut impl Rng,
+        output: &mut [f32],
+        classes: &mut Vec<u32>,
+    ) -> Result<(), DataError> {
+        let class = dataset.label(record)?;
+        let image = dataset.read(record)?;
+        let at = |error: DataError| error.at(|| dataset.place(record));
+        self.check_size(&image).map_err(at)?;
+        let mask = dataset.mask(record, image.size())?.ok_or_else(|| {
+            DataError::missing("data.masks", "the folder of masks that say which pixels are private")
+        })?;
+        let other = match shown.part {
+            RecordPart::Private => mask.complement(),
+            RecordPart::Public => mask.clone(),
+        };
+        let image = image.blanked(&other, |channel| self.normalise.mean(channel)).ok_or_else(|| {
+            DataError::setting(
+                "data.masks",
+                format!("the mask of {} is of another size", dataset.place(record)),
+            )
+        })?;
+        let mut views = vec![0.0; self.views * self.view_length()];
+        let places = self.show(&image, |reaching| self.places(reaching, random), &mut views).map_err(at)?;
+        self.change(random, &mut views, |_, _| {});
+        let geometry = || DataError::geometry(dataset.place(record));
+        let reaching = influence(&self.before, &mask).map_err(geometry())?;
+        let views = views.chunks_exact(self.view_length());
+        for ((view, place), output) in views.zip(places).zip(output.chunks_exact_mut(self.input_length())) {
+            let (values, shares) = output.split_at_mut(self.view_length());
+            values.copy_from_slice(view);
+            let private = self.seen(&reaching, place).map_err(geometry())?;
+            let own = match shown.tokens {
+                Some(grid) => shown.part.of(grid.touched(&self.spread(&private)).map_err(geometry())?),
+                None => shown.part.of(private),
+            };
+            write_shares(&own, shares);
+            classes.push(if own.is_empty() { IGNORED } else { class });
+        }
+        Ok(())
+    }
+
+    /// The pixels of a view, before augmentations, that may depend on pixels which `reaching` marks in the image that reaches the crop.
+    fn seen(&self, reaching: &Mask, shown: ShownView) -> Result<Mask, dapple_geometry::GeometryError> {
+        let crop = reaching.crop(shown.place.x, shown.place.y, shown.place.size)?;
+        let resize = Operation::Resize { to: self.output, filter: Filter::Bilinear, antialias: true };
+        let flip = shown.flip.then_some(Operation::FlipHorizontal);
+        let behind: Vec<Operation> = self.after.iter().copied().chain([resize]).chain(flip).collect();
+        influence(&behind, &crop)
+    }
+
+    /// The pixels that augmentations may spread marked ones to.
+    fn spread(&self, seen: &Mask) -> Mask {
+        let reach = |augmentation: &dapple_geometry::Augmentation| augmentation.reach(self.output);
+        match self.augment.iter().map(reach).fold(PixelReach::OWN, PixelReach::then) {
+            PixelReach::Within { x, y } => seen.dilated(x, y),
+            // `of_part` refuses what leads here.
+            PixelReach::View => seen.clone(),
+        }
+    }
+}
+
+impl RecordPart {
+    /// What belongs to the part, if `private` marks what may depend on private pixels.
+    fn of(self, private: Mask) -> Mask {
+        match self {
+            Self::Private => private,
+            Self::Public => private.complement(),
+        }
+    }
+}
+
+/// Writes the shares of tokens, the first of which is that of the class token; nothing where there is no room for any.
+fn write_shares(own: &Mask, shares: &mut [f32]) {
+    let Some((class, tokens)) = shares.split_first_mut() else { return };
+    *class = 1.0;
+    let each = 1.0 / own.count().max(1) as f32;
+    tokens.iter_mut().zip(own.bytes()).for_each(|(share, own)| *share = f32::from(*own) * each);
+}
