@@ -28,6 +28,9 @@ pub enum StepError {
         /// The way out, where one is known.
         hint: Option<&'static str>,
     },
+    /// Public parts of records on a machine that knows of none.
+    #[error("public parts of records are computed on the processor alone")]
+    PublicParts,
     /// The records cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -53,6 +56,7 @@ impl StepError {
             Self::NotFinite { .. } => {
                 "training has diverged: lower optimiser.learning_rate or privacy.max_grad_norm"
             }
+            Self::PublicParts => "set performance.device = \"cpu\"",
             Self::Device { hint, .. } => return hint.map(str::to_owned),
             Self::Data(source) => return source.hint(),
             Self::Engine(source) => return source.hint().map(str::to_owned),

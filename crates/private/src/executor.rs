@@ -27,7 +27,8 @@ pub trait Executor: Debug + Send {
     /// # Guarantee
     /// Each record adds a vector that depends on no other record and whose norm is at most [`ClippingRule::sensitivity`]; these vectors
     /// are added without rounding. With clipping, a record whose gradient is not finite adds nothing. A record of a batch that belongs to a
-    /// submodel adds exactly zero to every parameter that the submodel does not read.
+    /// submodel adds exactly zero to every parameter that the submodel does not read; one with a mask of dropout layers, to every value that
+    /// [`Graph::dropout_split`](dapple_graph::Graph::dropout_split) calls split by a unit which the mask drops.
     ///
     /// # Errors
     /// Records that cannot be read, or a device that fails. Either way, what was summed so far is lost.
@@ -38,11 +39,29 @@ pub trait Executor: Debug + Send {
         rule: &ClippingRule,
     ) -> Result<StepStats, StepError>;
 
+    /// Adds up the gradients of the public parts of records, each bounded by the rule if it has a bound, and keeps their sum times the
+    /// weight for the next [`Executor::update`] beside the sum of private parts.
+    ///
+    /// # Guarantee
+    /// If the rule has a bound, that of [`Executor::clipped_sum`], and the weight must be one.
+    ///
+    /// # Errors
+    /// Those of [`Executor::clipped_sum`], and an executor that knows no public parts.
+    fn public_sum(
+        &mut self,
+        _learned: &Learned,
+        _microbatches: &mut dyn Microbatches,
+        _rule: &ClippingRule,
+        _weight: f32,
+    ) -> Result<StepStats, StepError> {
+        Err(StepError::PublicParts)
+    }
+
     /// Turns the sum that was kept into new parameters: adds noise, divides by the expected batch, and lets the optimiser move them.
     ///
     /// # Guarantee
-    /// What is learned changes by a function of the noisy sum alone, rounded to a lattice and divided by the expected batch. Every
-    /// executor adds the same noise, bit by bit, for the same key and the same sum.
+    /// What is learned changes by a function of the noisy sum alone, rounded to a lattice and divided by the expected batch. A sum of public
+    /// parts that have a bound is added before the noise, and one of public parts without a bound behind it. Every executor adds the same noise, bit by bit, for the same key and the same sum.
     ///
     /// # Errors
     /// No sum was kept, a sum of plain numbers is to be noised, a device fails, or a weight is no longer finite. The last says nothing

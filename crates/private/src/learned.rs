@@ -59,14 +59,21 @@ impl Learned {
         Self { parameters, optimiser, mean, clip: None }
     }
 
-    /// Updates everything by a sum of clipped gradients, whose memory is overwritten on the way.
+    /// Updates everything by a sum of clipped gradients, whose memory is overwritten on the way. A sum of public gradients, times a weight,
+    /// may be added behind the noise.
     ///
     /// # Guarantee
-    /// What is learned changes by a function of the noisy sum alone, rounded to a lattice and divided by the expected batch.
+    /// What is learned changes by a function of the noisy sum, rounded to a lattice, and of the public one alone, divided by the expected
+    /// batch.
     ///
     /// # Errors
     /// A sum of plain numbers that is to be noised, or a weight that is no longer finite, which is public, since the weights are.
-    pub(crate) fn update(&mut self, sum: &mut Total, update: &Update<'_>) -> Result<(), StepError> {
+    pub(crate) fn update(
+        &mut self,
+        sum: &mut Total,
+        public: Option<(&[f32], f32)>,
+        update: &Update<'_>,
+    ) -> Result<(), StepError> {
         let sum = match update.noise {
             // Only a rule with a bound makes sums of whole numbers, and only what is bounded may be noised.
             Some(_) if sum.counts().is_none() => return Err(dapple_engine::EngineError::Parameters.into()),
@@ -75,6 +82,9 @@ impl Learned {
             }
             None => sum.to_single(),
         };
+        if let Some((public, weight)) = public {
+            sum.iter_mut().zip(public).for_each(|(sum, public)| *sum += weight * public);
+        }
         let share = update.share();
         let trainable = sum.len();
         let pieces = sum.chunks_mut(PIECE).collect();

@@ -9,8 +9,8 @@
 //! If the clip norm follows a quantile ([`AdaptiveClip`]), the number of records within it is released beside the sum, with noise of its own,
 //! and moves the clip norm of the next step.
 //!
-//! [`private_step`] does all of this in order, on the processor ([`Processor`]) and on GPUs (`Cards`) alike; nothing else in the workspace
-//! turns records into parameters. Which records are drawn, and how often, is not decided here: the plan says so, and the accountant
+//! [`private_step`] does all of this in order, on the processor ([`Processor`]) and on GPUs (`Cards`) alike, and [`masked_step`] does where
+//! only a part of each record is private; nothing else in the workspace turns records into parameters. Which records are drawn, and how often, is not decided here: the plan says so, and the accountant
 //! prices it.
 
 #![forbid(unsafe_code)]
@@ -21,6 +21,7 @@ mod cards;
 mod error;
 mod executor;
 mod learned;
+mod masked;
 mod masks;
 mod noise;
 mod optimiser;
@@ -34,6 +35,7 @@ pub use cards::{Cards, failed};
 pub use error::StepError;
 pub use executor::{Executor, Forward, Microbatches};
 pub use learned::{Learned, Update};
+pub use masked::{PublicParts, masked_step};
 pub use masks::draw_unit_masks;
 pub use noise::Noise;
 pub use optimiser::{Ema, Optimiser, OptimiserSettings, OptimiserState};

@@ -1,7 +1,7 @@
 //! Private steps on the processor, which works on what the host holds.
 
 use dapple_engine::{
-    ClippingRule, CpuExecutor, CpuOptions, EngineError, GradientSum, Layout, Loaded, StepStats,
+    ClippingRule, CpuExecutor, CpuOptions, EngineError, GradientSum, Layout, Loaded, StepStats, Total,
 };
 use dapple_graph::{Graph, Parameters};
 
@@ -19,6 +19,8 @@ pub struct Processor {
     pool: Option<rayon::ThreadPool>,
     /// The sum of the step under way.
     sum: Option<GradientSum>,
+    /// The sum of the public parts of records, and the weight of what has no bound, if the step under way has any.
+    public: Option<(Total, f32)>,
     /// The memory of the last step's sum, to be used again.
     gradient: Vec<f32>,
 }
@@ -39,7 +41,24 @@ impl Processor {
     pub fn with_submodels(graph: &Graph, submodels: &[Graph], threads: usize) -> Result<Self, StepError> {
         let options = CpuOptions { threads, ..CpuOptions::default() };
         let executor = CpuExecutor::with_submodels(graph, submodels.to_vec(), options)?;
-        Ok(Self { executor, threads, pool: None, sum: None, gradient: Vec::new() })
+        Ok(Self { executor, threads, pool: None, sum: None, public: None, gradient: Vec::new() })
+    }
+
+    /// Adds up the gradients of all microbatches, in this memory if it is large enough.
+    fn sum_in(
+        &mut self,
+        memory: Vec<f32>,
+        learned: &Learned,
+        microbatches: &mut dyn Microbatches,
+        rule: &ClippingRule,
+    ) -> Result<(GradientSum, StepStats), StepError> {
+        let mut sum = self.executor.gradient_sum_in(memory);
+        let mut loaded = self.executor.load(&learned.parameters)?;
+        let mut stats = StepStats::default();
+        while let Some(batch) = microbatches.next()? {
+            stats.join(loaded.clipped_sum(&batch, rule, &mut sum)?);
+        }
+        Ok((sum, stats))
     }
 
     fn pool(&mut self) -> Result<rayon::ThreadPool, StepError> {
@@ -62,24 +81,44 @@ impl Executor for Processor {
         microbatches: &mut dyn Microbatches,
         rule: &ClippingRule,
     ) -> Result<StepStats, StepError> {
-        let mut sum = self.executor.gradient_sum_in(std::mem::take(&mut self.gradient));
-        let mut loaded = self.executor.load(&learned.parameters)?;
-        let mut stats = StepStats::default();
-        while let Some(batch) = microbatches.next()? {
-            stats.join(loaded.clipped_sum(&batch, rule, &mut sum)?);
+        let memory = std::mem::take(&mut self.gradient);
+        let (sum, stats) = self.sum_in(memory, learned, microbatches, rule)?;
+        (self.sum, self.public) = (Some(sum), None);
+        Ok(stats)
+    }
+
+    fn public_sum(
+        &mut self,
+        learned: &Learned,
+        microbatches: &mut dyn Microbatches,
+        rule: &ClippingRule,
+        weight: f32,
+    ) -> Result<StepStats, StepError> {
+        if rule.unit().is_some() && weight != 1.0 {
+            return Err(EngineError::Clipping(format!("a bounded sum has no weight of {weight}")).into());
         }
-        self.sum = Some(sum);
+        let (sum, stats) = self.sum_in(Vec::new(), learned, microbatches, rule)?;
+        self.public = Some((self.executor.load(&learned.parameters)?.total(sum)?, weight));
         Ok(stats)
     }
 
     fn update(&mut self, learned: &mut Learned, update: &Update<'_>) -> Result<(), StepError> {
         let sum = self.sum.take().ok_or(EngineError::Parameters)?;
         let mut total = self.executor.load(&learned.parameters)?.total(sum)?;
+        let mut behind = match self.public.take() {
+            // What is bounded is hidden by the noise on the sum, so it must be there before.
+            Some((public, _)) if public.counts().is_some() && total.counts().is_some() => {
+                total.join(&public)?;
+                None
+            }
+            public => public,
+        };
+        let behind = behind.as_mut().map(|(total, weight)| (&*total.to_single(), *weight));
         if self.layout().len() < WORTH_THREADS {
-            learned.update(&mut total, update)?;
+            learned.update(&mut total, behind, update)?;
         } else {
             let pool = self.pool()?;
-            pool.install(|| learned.update(&mut total, update))?;
+            pool.install(|| learned.update(&mut total, behind, update))?;
             self.pool = Some(pool);
         }
         self.gradient = self.executor.recycle(total);
