@@ -65,7 +65,7 @@ pub use pricing::{
 pub use spec::PlanSpec;
 pub use training::{
     AdapterPlan, ClassNumbers, Conduct, DataLimits, DataPlan, EvaluationPlan, GradientBound, HeldOut,
-    LearningRate, Look, MAX_CLASSES, MapEvaluation, ModelPlan, Momentum, OptimiserPlan, OptimiserRule,
-    PerformancePlan, PoolPlan, ProgramScenes, RecordFiles, RecordOrigin, SessionChoice, SettingError,
-    StoredFormat, SubmodelPlan, TargetKind, TrainedPart, TrainingPlan, ViewPlan, WeightSource,
+    LearningRate, Look, MAX_CLASSES, MapEvaluation, MaskedPlan, ModelPlan, Momentum, OptimiserPlan,
+    OptimiserRule, PerformancePlan, PoolPlan, ProgramScenes, RecordFiles, RecordOrigin, SessionChoice,
+    SettingError, StoredFormat, SubmodelPlan, TargetKind, TrainedPart, TrainingPlan, ViewPlan, WeightSource,
 };

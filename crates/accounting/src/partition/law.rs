@@ -101,9 +101,13 @@ impl RatioLaw {
         gathered.law(self.escaped + other.escaped, self.joint_rounding(other), self.joint_terms(other))
     }
 
-    /// One of several laws, each with its probability.
+    /// One of several laws, each with its probability. Where the probabilities do not quite add up to 1, their shares of the sum are meant,
+    /// and the difference counts as rounding.
     pub(super) fn mixture(parts: Vec<(f64, Self)>) -> Self {
-        let rounding = parts.iter().map(|(_, law)| law.rounding).fold(0.0, f64::max) + UNIT_ROUNDOFF;
+        let sum: f64 = parts.iter().map(|(probability, _)| probability).sum();
+        // Twice what is missing covers the division by a sum near 1; the sum itself has a rounding a term.
+        let shared = 2.0 * ((sum - 1.0).abs() + (parts.len() - 1) as f64 * UNIT_ROUNDOFF);
+        let rounding = parts.iter().map(|(_, law)| law.rounding).fold(0.0, f64::max) + shared + UNIT_ROUNDOFF;
         let escaped = parts.iter().map(|(probability, law)| probability * law.escaped).sum();
         let terms = parts.iter().map(|(_, law)| law.terms).sum();
         let mut atoms: Vec<(f64, f64)> = parts

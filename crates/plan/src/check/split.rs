@@ -61,6 +61,12 @@ impl Split {
         self.by_dropout
     }
 
+    /// The rate of the dropout that makes the submodels, if dropout does.
+    #[must_use]
+    pub fn dropout_rate(&self) -> Option<f64> {
+        self.by_dropout.then_some(EVEN)
+    }
+
     /// The clip norm of the split part, in clip norms.
     #[must_use]
     pub fn split_norm(&self) -> f64 {

@@ -20,6 +20,9 @@ section! {
         test_labels: String =
             ("the file of their labels, or the folder of their label maps", "test-labels.npy")
                 .file();
+        masks: String =
+            ("the folder of masks that say which pixels of each image are private, for the masked relation", "photos/masks")
+                .file();
         classes: u32 =
             ("the number of classes the data set must have", "10");
         class_ids: Vec<u32> =

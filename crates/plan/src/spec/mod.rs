@@ -31,7 +31,9 @@ pub use device::{CardList, DeviceChoice, NoSuchDevice};
 pub use image::{Allowance, MixSpec, PadModeSpec, PipelineSpec, PlacementSpec, RegionSpec};
 pub use model::{ModelSpec, NormSpec, PoolingSpec, TuneSpec};
 pub use optimiser::{OptimiserKind, OptimiserSpec, ScheduleKind};
-pub use partition::{Masked, MaskedContent, PartitionShare, PartitionSpec, PredictionModel, PublicGradient};
+pub use partition::{
+    Masked, MaskedContent, MaskedPass, PartitionShare, PartitionSpec, PredictionModel, PublicGradient,
+};
 pub use performance::{FactorPrecision, Performance, ProgressKind};
 pub use phase::PhaseSpec;
 pub use privacy::{Accountant, Privacy};

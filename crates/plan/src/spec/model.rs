@@ -60,6 +60,9 @@ section! {
         pooling: PoolingSpec =
             ("what the classifier of a vision transformer reads", "class-token")
                 .or("class-token");
+        head_dropout: f64 =
+            ("the rate of dropout in front of the last layer, for classifiers that end in a linear one", "0.5")
+                .or("none");
         weights: String =
             ("the file of the initial weights", "pretrained.safetensors")
                 .file();

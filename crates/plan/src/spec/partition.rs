@@ -23,7 +23,7 @@ section! {
                 .flag("split-fraction", "F")
                 .or("1 for a split model");
         dropout: f64 =
-            ("the dropout rate that splits the model, 0.5", "0.5")
+            ("the dropout rate that splits the model, 0.5, at which all its dropout layers train", "0.5")
                 .flag("dropout", "RATE");
         split_norm: f64 =
             ("the clip norm of the split part, in clip norms", "1.0")
@@ -50,6 +50,23 @@ section! {
         public_clip: f64 =
             ("the clip norm of public gradients in private clip norms, for coupled-clipped", "1.0")
                 .flag("public-clip", "CU");
+        pass: MaskedPass =
+            ("how a model sees the private, or the public, part of an image alone", "tokens")
+                .flag("masked-pass", "PASS")
+                .or("tokens for vision transformers, blank for other models");
+        public_weight: f64 =
+            ("the weight of public gradients beside private ones, not for coupled-clipped", "1.0")
+                .or("1");
+    }
+}
+
+words! {
+    /// How a model sees a part of an image alone.
+    pub enum MaskedPass {
+        /// The tokens of the part are all that it attends to and pools.
+        Tokens = "tokens",
+        /// The pixels of the other part show a constant.
+        Blank = "blank",
     }
 }
 

@@ -81,6 +81,7 @@ const WITHOUT_DEFAULT: &[(&str, &[&str])] = &[
             "partition.blocks",
             "masked.public_clip",
             "data.train",
+            "data.masks",
             "model.name",
             "optimiser.learning_rate",
         ],

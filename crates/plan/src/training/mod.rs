@@ -4,6 +4,7 @@ mod clipping;
 mod conduct;
 mod data;
 mod evaluation;
+mod masked;
 mod model;
 mod optimiser;
 mod performance;
@@ -19,6 +20,7 @@ pub use data::{
     RecordOrigin, SessionChoice, SettingError, StoredFormat, TargetKind, ViewPlan,
 };
 pub use evaluation::{EvaluationPlan, Look, MapEvaluation};
+pub use masked::MaskedPlan;
 pub use model::{ModelPlan, WeightSource};
 pub use optimiser::{Momentum, OptimiserPlan, OptimiserRule};
 pub use performance::PerformancePlan;
@@ -26,9 +28,9 @@ pub use rate::LearningRate;
 pub use submodels::SubmodelPlan;
 pub use trained::{AdapterPlan, TrainedPart};
 
-use crate::Plan;
 use crate::error::PlanError;
 use crate::spec::PlanSpec;
+use crate::{Plan, Split, number};
 
 /// A plan that can be trained, with every default filled in and every choice made. The trainer reads nothing else.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,8 +41,10 @@ pub struct TrainingPlan {
     pub data: DataPlan,
     /// What is trained.
     pub model: ModelPlan,
-    /// How the model is split; `None` if every record updates all of it.
+    /// Which blocks are dealt out to submodels; `None` if none are, because the model is not split or dropout splits it.
     pub submodels: Option<SubmodelPlan>,
+    /// How private and public parts of images are trained on; `None` under other relations than `masked`.
+    pub masked: Option<MaskedPlan>,
     /// How a record's gradient is bounded.
     pub clipping: GradientBound,
     /// What happens to the noisy gradient.
@@ -65,9 +69,12 @@ impl TrainingPlan {
         let data = DataPlan::check(spec)?;
         // The caller's own records are not evaluated on, so any kind of targets will do.
         let targets = data.origin.targets().unwrap_or(TargetKind::Class);
+        let model = ModelPlan::check(&spec.model)?;
+        check_rates(&privacy, &model)?;
         Ok(Self {
-            model: ModelPlan::check(&spec.model)?,
+            model,
             submodels: SubmodelPlan::check(&privacy, &spec.partition, targets)?,
+            masked: MaskedPlan::check(&privacy, spec, targets)?,
             clipping: GradientBound::check(&privacy, &spec.train)?,
             optimiser: OptimiserPlan::check(&spec.optimiser)?,
             schedule: LearningRate::check(&spec.optimiser, privacy.steps())?,
@@ -79,9 +86,28 @@ impl TrainingPlan {
         })
     }
 
+    /// Whether dropout at one half splits the model, so that each record draws a mask for it.
+    #[must_use]
+    pub fn is_split_by_dropout(&self) -> bool {
+        self.privacy.parts()[0].split().is_some_and(Split::by_dropout)
+    }
+
     /// Whether gradients are clipped and noised.
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.conduct.private
+    }
+}
+
+/// Refuses a dropout layer at another rate where dropout at one half splits the model.
+fn check_rates(privacy: &Plan, model: &ModelPlan) -> Result<(), PlanError> {
+    let split = privacy.parts()[0].split().and_then(Split::dropout_rate);
+    match (split, model.head_dropout) {
+        (Some(split), Some(rate)) if split != rate => Err(PlanError::invalid(
+            "model.head_dropout",
+            format!("{} is another rate than that of partition.dropout", number::exact(rate)),
+            "give 0.5, the only rate that splits a model",
+        )),
+        _ => Ok(()),
     }
 }

@@ -1,6 +1,7 @@
 //! What is trained.
 
 use crate::error::PlanError;
+use crate::number;
 use crate::spec::{ModelSpec, NormSpec, PoolingSpec, keys};
 
 use super::TrainedPart;
@@ -16,6 +17,8 @@ pub struct ModelPlan {
     pub output_stride: Option<u32>,
     /// What a transformer's classifier reads; `None` if the plan leaves it to the model.
     pub pooling: Option<PoolingSpec>,
+    /// The rate of dropout in front of the last layer; `None` if the plan leaves it to the model.
+    pub head_dropout: Option<f64>,
     /// Where the first weights come from.
     pub first_weights: WeightSource,
     /// Seed of the first weights that no file gives.
@@ -39,11 +42,19 @@ impl ModelPlan {
     /// Fills in what is not given.
     ///
     /// # Errors
-    /// No name, two files for the first weights, two statements about what trains, or adapters that make no sense.
+    /// No name, a rate of dropout that is none, two files for the first weights, two statements about what trains, or adapters that make no
+    /// sense.
     pub fn check(spec: &ModelSpec) -> Result<Self, PlanError> {
         let name = spec.name.clone().ok_or_else(|| {
             PlanError::invalid("model.name", "it is missing", format!("models are {}", Self::names()))
         })?;
+        if let Some(rate) = spec.head_dropout.filter(|rate| !(0.0..1.0).contains(rate)) {
+            return Err(PlanError::invalid(
+                "model.head_dropout",
+                format!("{} is no rate in [0, 1)", number::exact(rate)),
+                "give the share of values that is dropped, e.g. 0.5, or leave it out",
+            ));
+        }
         let first_weights = match (&spec.weights, &spec.backbone_weights) {
             (None, None) => WeightSource::Seed,
             (Some(path), None) => WeightSource::File(path.clone()),
@@ -61,6 +72,7 @@ impl ModelPlan {
             norm: spec.norm,
             output_stride: spec.output_stride,
             pooling: spec.pooling,
+            head_dropout: spec.head_dropout,
             first_weights,
             seed: spec.seed.unwrap_or(0),
             trained: TrainedPart::check(spec)?,

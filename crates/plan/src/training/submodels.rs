@@ -15,18 +15,15 @@ pub struct SubmodelPlan {
 }
 
 impl SubmodelPlan {
-    /// The submodels of a checked plan, for records with these targets; `None` if it splits nothing.
+    /// The submodels of a checked plan, for records with these targets; `None` if it splits nothing, or by dropout.
     ///
     /// # Errors
-    /// Blocks of a model that is not split; a split model without the names of its blocks, or one that is split by dropout; an ensemble that is to answer with label maps.
+    /// Blocks of a model that is not split, or by dropout; a split model without the names of its blocks; an ensemble that is to answer with
+    /// label maps, or without blocks.
     pub fn check(plan: &Plan, spec: &PartitionSpec, targets: TargetKind) -> Result<Option<Self>, PlanError> {
         let Some(split) = plan.parts()[0].split() else { return unsplit(spec) };
         if split.by_dropout() {
-            return Err(PlanError::invalid(
-                "partition.dropout",
-                "models that are split by dropout are not trained here",
-                "give partition.submodels and partition.blocks, or leave it out",
-            ));
+            return by_dropout(spec);
         }
         let blocks = spec.blocks.clone().unwrap_or_default();
         if blocks.is_empty() {
@@ -58,4 +55,16 @@ fn unsplit(spec: &PartitionSpec) -> Result<Option<SubmodelPlan>, PlanError> {
         )),
         _ => Ok(None),
     }
+}
+
+/// Refuses what only submodels of blocks have, where dropout makes the submodels.
+fn by_dropout(spec: &PartitionSpec) -> Result<Option<SubmodelPlan>, PlanError> {
+    let ensemble = spec.predict == Some(PredictionModel::Ensemble);
+    let (key, problem) = match (&spec.blocks, ensemble) {
+        (None, false) => return Ok(None),
+        (Some(_), _) => ("partition.blocks", "dropout splits the model, and deals out no blocks"),
+        (None, true) => ("partition.predict", "dropout makes more submodels than could answer together"),
+    };
+    let hint = "leave it out, or give partition.submodels in the place of partition.dropout";
+    Err(PlanError::invalid(key, problem, hint))
 }

@@ -35,6 +35,8 @@ impl MaskedTokens {
             ("masked.content", spec.content.is_some()),
             ("masked.public_gradient", spec.public_gradient.is_some()),
             ("masked.public_clip", spec.public_clip.is_some()),
+            ("masked.pass", spec.pass.is_some()),
+            ("masked.public_weight", spec.public_weight.is_some()),
         ];
         match given.iter().find(|(_, given)| *given) {
             Some((key, _)) => Err(meaningless(key, &format!("the {relation} relation"), "--relation masked")),

@@ -32,6 +32,8 @@ pub struct DataPlan {
     pub views: ViewPlan,
     /// Where synthetic images come from, if there are any.
     pub pool: Option<PoolPlan>,
+    /// The folder of the masks of training images, relative to the folder of the plan, if they have any.
+    pub masks: Option<String>,
 }
 
 /// The synthetic images that are shown beside records.
@@ -77,6 +79,7 @@ impl DataPlan {
             check_records: data.check.unwrap_or(true),
             views: ViewPlan::check(data)?,
             pool: PoolPlan::check(&spec.mix)?,
+            masks: data.masks.clone(),
         })
     }
 }
