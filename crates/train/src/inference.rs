@@ -7,7 +7,7 @@ use dapple_private::Executor;
 use crate::device::Machine;
 use crate::error::TrainError;
 use crate::model::Blueprint;
-use crate::submodels::BlockSplit;
+use crate::split::BlockSplit;
 
 /// How many executors are kept, one for each size. Photographs come in few sizes, and a folder with many must not fill the memory.
 const KEPT: usize = 4;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use dapple_data::{Dataset, Opened, Views, open};
+use dapple_data::{Dataset, Opened, RecordPart, Views, open};
 use dapple_engine::Clipping;
 use dapple_geometry::Mask;
 use dapple_graph::{Graph, Parameters};
@@ -14,8 +14,9 @@ use dapple_plan::{
 use dapple_private::AdaptiveClip;
 
 use crate::error::TrainError;
+use crate::masked::MaskedPasses;
 use crate::model::{self, Blueprint, FirstParameters};
-use crate::submodels::BlockSplit;
+use crate::split::TrainedSplit;
 use crate::terms::{Terms, price};
 
 /// A plan to train, with the folder that its paths are relative to and the masks that it names.
@@ -63,7 +64,9 @@ pub(crate) struct Prepared {
     pub(crate) views: Vec<Views>,
     pub(crate) graphs: Vec<Graph>,
     /// How the model is split; `None` if every record updates all of it.
-    pub(crate) split: Option<BlockSplit>,
+    pub(crate) split: Option<TrainedSplit>,
+    /// How private and public parts of images are seen apart; `None` if records are not parted.
+    pub(crate) masked: Option<MaskedPasses>,
     pub(crate) parameters: Parameters,
     /// The model, for views of any size.
     pub(crate) blueprint: Blueprint,
@@ -105,6 +108,10 @@ impl Prepared {
         let graphs = views
             .iter()
             .map(|views| blueprint.build(&views.shape(), data.train.classes() as usize, smoothing))
+            .map(|graph| match training.is_split_by_dropout() {
+                true => graph.map(Graph::with_even_dropout),
+                false => graph,
+            })
             .collect::<Result<Vec<_>, _>>()?;
         model::check_answers(&training.model, &graphs[0], data.train.target_kind())?;
         let FirstParameters { parameters, mut notes } =
@@ -117,9 +124,23 @@ impl Prepared {
             ));
         }
         notes.extend(mixing_notes(&training));
-        let split = BlockSplit::of(&training);
-        let prepared =
-            Self { spec, masks, training, planned, data, views, graphs, split, parameters, blueprint, notes };
+        let split = TrainedSplit::of(&training);
+        let classes = data.train.classes() as usize;
+        let masked = MaskedPasses::of(&training, &blueprint, &views, classes, &parameters)?;
+        let prepared = Self {
+            spec,
+            masks,
+            training,
+            planned,
+            data,
+            views,
+            graphs,
+            split,
+            masked,
+            parameters,
+            blueprint,
+            notes,
+        };
         prepared.check_split()?;
         Ok(prepared)
     }
@@ -152,7 +173,7 @@ impl Prepared {
     /// A split model whose parts the plan does not bound.
     pub(crate) fn clipping(&self) -> Result<Clipping, TrainError> {
         let bound = self.training.clipping;
-        let of_parts = self.split.as_ref().map(|split| split.clipping(&self.graphs[0], bound)).transpose()?;
+        let of_parts = self.split.as_ref().map(|split| split.clipping(&self.graphs, bound)).transpose()?;
         Ok(match bound {
             GradientBound::Off => Clipping::Off,
             GradientBound::Flat { max_norm } => Clipping::Flat { max_norm },
@@ -191,7 +212,11 @@ impl Prepared {
         {
             dapple_data::check_pool(&**pool, &self.views, threads)?;
         }
-        if !train.is_whole() && self.views.iter().any(Views::show_records) {
+        if let Some(passes) = &self.masked {
+            for part in [RecordPart::Private, RecordPart::Public] {
+                dapple_data::check_records(&**train, &passes.views(&self.views, part)?, threads)?;
+            }
+        } else if !train.is_whole() && self.views.iter().any(Views::show_records) {
             dapple_data::check_records(&**train, &self.views, threads)?;
         }
         if let (Some(test), Some(last)) = (test.as_ref().filter(|test| !test.is_whole()), self.views.last()) {
@@ -299,13 +324,6 @@ fn refuse_plan(plan: &Plan) -> Result<(), TrainError> {
     let no = |key, problem: &str, hint: &str| Err(TrainError::setting(key, problem, hint));
     for part in plan.parts() {
         match part.relation() {
-            Relation::Masked => {
-                return no(
-                    "privacy.relation",
-                    "models of private tokens are not trained here",
-                    "use patch or replace",
-                );
-            }
             Relation::User => {
                 return no(
                     "privacy.relation",
@@ -313,7 +331,7 @@ fn refuse_plan(plan: &Plan) -> Result<(), TrainError> {
                     "use add-remove with one record a user",
                 );
             }
-            Relation::AddRemove | Relation::Replace | Relation::Patch => {}
+            Relation::AddRemove | Relation::Replace | Relation::Patch | Relation::Masked => {}
         }
     }
     Ok(())

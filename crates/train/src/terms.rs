@@ -82,7 +82,9 @@ impl Terms<'_> {
         Ok(Cost { steps, price, whole_record })
     }
 
+    /// Whether the plan protects less than a record, and a whole one at a price of its own. Under the masked relation a whole record has
+    /// no guarantee at any price.
     pub(crate) fn protects_less_than_records(&self) -> bool {
-        matches!(self.plan().relation(), Relation::Patch | Relation::Masked)
+        self.plan().relation() == Relation::Patch
     }
 }

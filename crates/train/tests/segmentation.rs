@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{Recorder, model_bytes};
+use common::{Recorder, model_bytes, write_pairs};
 use dapple_data::{Target, UNLABELLED, open};
 use dapple_plan::PlanSpec;
 use dapple_plan::spec::{EvaluationKind, Performance};
@@ -87,24 +87,6 @@ fn a_stopped_run_goes_on_and_its_model_can_be_asked() {
         }
     }
     assert_eq!(confusion, evaluation.confusion);
-}
-
-/// A grey or coloured picture as a PNG file.
-fn write_png(path: &Path, colour: png::ColorType, side: u32, values: &[u8]) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let mut encoder = png::Encoder::new(fs::File::create(path).unwrap(), side, side);
-    encoder.set_color(colour);
-    encoder.write_header().unwrap().write_image_data(values).unwrap();
-}
-
-/// Pairs of images of 20x20 pixels whose label maps are given by a function of record and pixel.
-fn write_pairs(folder: &Path, records: u32, label: impl Fn(u32, u32) -> u8) {
-    for record in 0..records {
-        let values: Vec<u8> = (0..1200).map(|value| (value * (record + 3) % 251) as u8).collect();
-        let labels: Vec<u8> = (0..400).map(|pixel| label(record, pixel)).collect();
-        write_png(&folder.join(format!("images/{record}.png")), png::ColorType::Rgb, 20, &values);
-        write_png(&folder.join(format!("labels/{record}.png")), png::ColorType::Grayscale, 20, &labels);
-    }
 }
 
 const PAIRS: &str = "[data]\nformat = 'image-pairs'\ntrain = 'pairs'\nclasses = 3\n[model]\nname = 'small-fcn'\n[optimiser]\nlearning_rate = 0.5\n\

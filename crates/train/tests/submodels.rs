@@ -6,12 +6,13 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{Recorder, model_bytes, request, write_data};
+use common::{goes_on_alike, model_bytes, request, write_data, write_pairs};
 use dapple_data::{Image, Values};
 use dapple_geometry::Size;
+use dapple_plan::PlanSpec;
 use dapple_plan::spec::Performance;
 use dapple_train::{
-    Look, Prediction, Predictor, Silent, TrainError, Verdict, evaluate, resume, start, verify,
+    Look, Prediction, Predictor, Request, Silent, TrainError, Verdict, evaluate, start, verify,
 };
 
 const BLOCKS: &str = "blocks = ['blocks.0..blocks.3']\n";
@@ -55,14 +56,7 @@ fn one_submodel_is_no_splitting_to_the_bit() {
 #[test]
 fn a_stopped_run_goes_on_with_the_same_draws() {
     let folder = data();
-    let text = split(&format!("{BLOCKS}{SPLIT}"));
-    run(folder.path(), "whole", &text).unwrap();
-    let parts = folder.path().join("parts");
-    let mut recorder = Recorder { stop_after: Some(2), ..Recorder::default() };
-    start(&request(folder.path(), &text), &parts, &mut recorder).unwrap();
-    resume(&parts, &mut Silent).unwrap();
-    assert_eq!(model_bytes(&parts), model_bytes(&folder.path().join("whole")));
-    assert!(matches!(verify(&parts, None).unwrap(), Verdict::Valid { .. }));
+    goes_on_alike(folder.path(), &request(folder.path(), &split(&format!("{BLOCKS}{SPLIT}"))));
 }
 
 /// What is public of a run says that there are submodels, and of no record or step which one it was.
@@ -118,6 +112,46 @@ fn mixtures_and_balanced_sampling_train() {
     assert!(matches!(verify(&folder.path().join("balanced"), None).unwrap(), Verdict::Valid { .. }));
 }
 
+/// Phases that change batch and noise, and adapters of low rank in the blocks that are dealt out.
+#[test]
+fn phases_and_adapters_train() {
+    let folder = data();
+    let phases = split(&format!("{BLOCKS}{SPLIT}")).replace("steps = 4\n", "")
+        + "[[phases]]\nsteps = 2\n[[phases]]\nsteps = 2\nnoise_multiplier = 2.0\nbatch = 12\n";
+    run(folder.path(), "phases", &phases).unwrap();
+    let adapters = plan(
+        &format!("[partition]\n{BLOCKS}{SPLIT}{POISSON}"),
+        "tune = 'lora'\nlora_rank = 2\nlora_targets = ['attn.qkv']",
+    );
+    run(folder.path(), "adapters", &adapters).unwrap();
+    for name in ["phases", "adapters"] {
+        assert!(matches!(verify(&folder.path().join(name), None).unwrap(), Verdict::Valid { .. }), "{name}");
+    }
+}
+
+/// A model of label maps deals out the blocks of its backbone.
+#[test]
+fn label_maps_train() {
+    let folder = tempfile::tempdir().unwrap();
+    write_pairs(&folder.path().join("pairs"), 8, |record, pixel| ((record + pixel / 20) % 3) as u8);
+    let text = "[data]\nformat = 'image-pairs'\ntrain = 'pairs'\nclasses = 3\n[model]\nname = 'deeplab-v3-plus-resnet-18'\n\
+        [optimiser]\nlearning_rate = 0.1\n[privacy]\nnoise_multiplier = 1.0\ndelta = 1e-3\n[pipeline]\nimage = [20, 20]\ncrop = [16, 16]\n\
+        [train]\nseed = 3\n[sampling]\nbatch = 4\nsteps = 2\n\
+        [partition]\nsubmodels = 2\nblocks = ['backbone.layer1.0', 'backbone.layer1.1']\nsplit_norm = 0.5\nnonsplit_norm = 1.0\n";
+    let request = Request {
+        spec: PlanSpec::from_toml(text).unwrap(),
+        base: folder.path().to_owned(),
+        masks: Vec::new(),
+    };
+    start(&request, &folder.path().join("run"), &mut Silent).unwrap();
+    let split = folder.path().join("run");
+    assert!(matches!(verify(&split, None).unwrap(), Verdict::Valid { .. }));
+    let ensemble =
+        Request { spec: PlanSpec::from_toml(&format!("{text}predict = 'ensemble'\n")).unwrap(), ..request };
+    let error = start(&ensemble, &folder.path().join("ensemble"), &mut Silent).unwrap_err();
+    assert!(error.to_string().starts_with("partition.predict"), "{error}");
+}
+
 #[test]
 fn what_cannot_be_split_is_refused_with_what_to_write() {
     let folder = data();
@@ -138,7 +172,7 @@ fn what_cannot_be_split_is_refused_with_what_to_write() {
             "partition.nonsplit_norm",
             "every trained parameter",
         ),
-        ("dropout = 0.5\n", "", "partition.dropout", "not trained"),
+        ("dropout = 0.5\n", "", "partition.dropout", "small-hybrid has no dropout layer"),
         ("blocks = ['blocks.0']\n", "", "partition.blocks", "no meaning"),
     ] {
         let text = plan(&format!("[partition]\n{partition}{POISSON}"), rest);

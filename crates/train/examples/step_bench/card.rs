@@ -28,7 +28,7 @@ impl Observer for Clock {
 /// Steps that are left out of a rate, because they choose algorithms and fill buffers.
 const WARM: usize = 10;
 
-pub(crate) fn measure(model: &str, [side, channels, batch, steps]: [usize; 4]) {
+pub(crate) fn measure(model: &str, [side, channels, batch, steps]: [usize; 4], views: usize) {
     assert!(steps > WARM + 1, "the first {WARM} steps are not counted; give more");
     let folder = tempfile::tempdir().expect("a writable folder");
     write_data(folder.path(), 20 * batch, side, channels);
@@ -41,7 +41,7 @@ pub(crate) fn measure(model: &str, [side, channels, batch, steps]: [usize; 4]) {
             folder.path(),
             &format!(
                 "flip = true\n[model]\nname = '{model}'\n[optimiser]\nlearning_rate = 0.01\nmomentum = 0.9\nema = 0.999\n\
-                 [privacy]\nnoise_multiplier = 1.0\ndelta = 1e-5\n[pipeline]\ncrop = '{side}x{side}'\n\
+                 [privacy]\nnoise_multiplier = 1.0\ndelta = 1e-5\n[pipeline]\ncrop = '{side}x{side}'\nviews = {views}\n\
                  [sampling]\nbatch = {batch}\nsteps = {steps}\n"
             ),
         );
@@ -61,9 +61,9 @@ pub(crate) fn measure(model: &str, [side, channels, batch, steps]: [usize; 4]) {
         let whole = drawn[WARM + 1..].iter().sum::<usize>() as f64 / seconds;
         // This is how many records a run plans for with Poisson batches of this size.
         let planned = (batch as f64 + 2.5 * (batch as f64).sqrt()).ceil() as usize;
-        let alone = executor(&graph(model, &[channels, side, side]), precision, planned, &drawn);
+        let alone = executor(&graph(model, &[channels, side, side]), precision, planned, &drawn, views);
         println!(
-            "{{\"model\":\"{model}\",\"batch\":{batch},\"precision\":\"{}\",\"whole_samples_per_second\":{whole:.0},\
+            "{{\"model\":\"{model}\",\"batch\":{batch},\"views\":{views},\"precision\":\"{}\",\"whole_samples_per_second\":{whole:.0},\
              \"executor_samples_per_second\":{alone:.0},\"share\":{:.3}}}",
             name.name(),
             whole / alone
@@ -71,20 +71,22 @@ pub(crate) fn measure(model: &str, [side, channels, batch, steps]: [usize; 4]) {
     }
 }
 
-/// Samples per second of the executor alone on batches of these sizes, with parameters that stay on the card.
-fn executor(graph: &Graph, precision: Precision, batch: usize, sizes: &[usize]) -> f64 {
+/// Records per second of the executor alone on batches of these sizes, with parameters that stay on the card.
+fn executor(graph: &Graph, precision: Precision, batch: usize, sizes: &[usize], views: usize) -> f64 {
     let mut executor =
-        CudaExecutor::new(graph, CudaOptions { precision, batch, ..CudaOptions::default() }).expect("a card");
+        CudaExecutor::new(graph, CudaOptions { precision, batch: batch * views, ..CudaOptions::default() })
+            .expect("a card");
     executor.load(&Parameters::init(graph, 1)).expect("same graph");
-    let len: usize = graph.input_shape().iter().product();
+    let len = graph.input_shape().iter().product::<usize>() * views;
     let most = sizes.iter().copied().max().unwrap_or(1);
     let inputs: Vec<f32> = (0..most * len).map(|i| ((i * 7919) % 1013) as f32 / 506.5 - 1.0).collect();
-    let classes: Vec<u32> = (0..most as u32).map(|i| i % 10).collect();
+    let classes: Vec<u32> = (0..(most * views) as u32).map(|i| i % 10).collect();
     let rule = ClippingRule::new(&Clipping::Flat { max_norm: 1.0 }, executor.layout()).expect("it fits");
     let mut began = Instant::now();
     for (step, &size) in sizes.iter().enumerate() {
         let mut sum = executor.gradient_sum().expect("memory");
-        let batch = Batch::new(&inputs[..size * len], Targets::Classes(&classes[..size]));
+        let targets = Targets::Classes(&classes[..size * views]);
+        let batch = Batch { views, ..Batch::new(&inputs[..size * len], targets) };
         let mut loaded = executor.resident().expect("loaded");
         loaded.clipped_sum(&batch, &rule, &mut sum).expect("a good batch");
         if step == WARM {

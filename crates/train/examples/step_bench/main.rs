@@ -144,7 +144,7 @@ fn main() {
     let (side, channels, batch, steps) = (number(side), number(channels), number(batch), number(steps));
     if on_card {
         #[cfg(feature = "cuda")]
-        return card::measure(model, [side, channels, batch, steps]);
+        return card::measure(model, [side, channels, batch, steps], views);
         #[cfg(not(feature = "cuda"))]
         return println!("built without the feature `cuda`");
     }

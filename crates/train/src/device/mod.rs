@@ -39,13 +39,27 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// The machine that takes a plan's steps.
-    pub(crate) fn for_training(prepared: &Prepared) -> Self {
+    /// The machine that takes a plan's steps. Private and public parts of images are for the processor alone.
+    ///
+    /// # Errors
+    /// A GPU that was asked for but cannot take such steps.
+    pub(crate) fn for_training(prepared: &Prepared) -> Result<Self, TrainError> {
         let plan = &prepared.training;
+        if prepared.masked.is_some() && plan.performance.device.needs_gpu() {
+            return Err(TrainError::setting(
+                "performance.device",
+                "private and public parts of images are trained on the processor alone",
+                "leave it out, or give \"cpu\"",
+            ));
+        }
         // A card plans anew for groups of another size, and what a group adds must not depend on which sizes came before.
         let in_groups = prepared.parts().iter().any(|part| part.clip_groups().is_some());
         let repeatable = plan.conduct.seed.is_some() || in_groups;
-        Self::new(&plan.performance, Some(Planned::of(prepared)), repeatable)
+        let mut machine = Self::new(&plan.performance, Some(Planned::of(prepared)), repeatable);
+        if prepared.masked.is_some() {
+            machine.device = DeviceChoice::Cpu;
+        }
+        Ok(machine)
     }
 
     /// The machine that runs a plan's model on single images. Of several cards it uses one, because cards cannot share an image.

@@ -11,8 +11,8 @@ use crate::device::Machine;
 use crate::error::TrainError;
 use crate::inference::Inference;
 use crate::prepare::Prepared;
+use crate::split::{BlockSplit, TrainedSplit};
 use crate::step::Trainer;
-use crate::submodels::BlockSplit;
 
 /// Evaluates the model of a run as often as the run asks.
 pub(crate) struct Evaluator {
@@ -84,7 +84,7 @@ impl Evaluator {
 
 /// The split of a model whose submodels answer together.
 fn ensemble(prepared: &Prepared) -> Option<&BlockSplit> {
-    prepared.split.as_ref().filter(|split| split.is_ensemble())
+    prepared.split.as_ref().and_then(TrainedSplit::ensemble)
 }
 
 /// The images of a data set as the plan's last phase shows them.

@@ -75,8 +75,8 @@ impl FrozenFeatures {
     /// Only the plan and the sizes of data and model decide, which are public.
     pub(crate) fn halves(prepared: &Prepared, from: u64) -> Option<Halves> {
         let [part] = prepared.parts() else { return None };
-        // What follows the trunk is no sequence of blocks, so that it has no submodels.
-        if prepared.split.is_some() {
+        // A trunk makes no part of an image.
+        if prepared.masked.is_some() {
             return None;
         }
         let records = prepared.data.train.len();
@@ -85,7 +85,8 @@ impl FrozenFeatures {
         if !fixed || draws < LEAST_EPOCHS.saturating_mul(records as u64) {
             return None;
         }
-        let halves = prepared.graphs[0].halves()?;
+        let graph = &prepared.graphs[0];
+        let halves = prepared.split.as_ref().map_or_else(|| graph.halves(), |split| split.halves(graph))?;
         let length = halves.trunk.node(halves.trunk.output()).len();
         let fits = records.checked_mul(length).is_some_and(|values| values <= MOST_VALUES);
         // Features that are larger than their images come from an early layer, which is quickly computed again.

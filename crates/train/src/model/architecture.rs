@@ -1,5 +1,6 @@
 //! Architectures by name.
 
+use dapple_geometry::TokenGrid;
 use dapple_graph::zoo::{
     self, Backbone, ConvNext, LibraryNames, MvitSize, Norm, OutputStride, ResNet, TokenPooling, Vgg,
     VisionTransformer, WideResNet,
@@ -14,6 +15,24 @@ use crate::error::TrainError;
 /// Number of groups of a group norm.
 const GROUPS: usize = 32;
 
+/// The models with dropout layers of their own beside which weights lie that these split, where they drop nodes at a rate of one half.
+pub(crate) const EVEN_DROPOUT_MODELS: &str = "vgg-11, vgg-16, mobilenet-v2, psp-net-resnet-18, psp-net-resnet-34, psp-net-resnet-50, psp-net-resnet-101";
+
+/// Which tokens of an image a model sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ModelTokens {
+    /// All of them.
+    All,
+    /// Those that have a share in it, which every sample tells.
+    Subset,
+}
+
+/// The windows through which a model reads tokens, if it can be given a subset of them.
+pub(super) fn token_grid(name: &str) -> Option<TokenGrid> {
+    let patch = u32::try_from(VisionTransformer::named(name)?.patch).ok()?;
+    TokenGrid::patches(patch).ok()
+}
+
 /// Whose names a model has at first; none where it has the same everywhere.
 pub(super) fn first_names(name: &str) -> Option<LibraryNames> {
     let transformer = VisionTransformer::named(name).map(|model| model.names);
@@ -26,6 +45,7 @@ pub(super) fn architecture(
     names: Option<LibraryNames>,
     shape: &[usize],
     classes: usize,
+    tokens: ModelTokens,
 ) -> Result<Graph, TrainError> {
     let name = plan.name.as_str();
     let norm = match plan.norm.unwrap_or_default() {
@@ -54,7 +74,18 @@ pub(super) fn architecture(
     if let Some(model) = transformer {
         let names = names.unwrap_or(model.names);
         let model = VisionTransformer { pooling: pooling(plan), names, ..model };
-        return fixed(zoo::vision_transformer(model, shape, classes));
+        return fixed(match tokens {
+            ModelTokens::All => zoo::vision_transformer(model, shape, classes),
+            ModelTokens::Subset => zoo::vision_transformer_on_subsets(model, shape, classes),
+        });
+    }
+    if tokens == ModelTokens::Subset {
+        let problem = format!("{name} does not tell the tokens of an image apart");
+        return Err(TrainError::setting(
+            "masked.pass",
+            problem,
+            "give \"blank\", or choose a vision transformer",
+        ));
     }
     if let Some(model) = ConvNext::named(name) {
         let names = names.unwrap_or(model.names);
@@ -139,10 +170,25 @@ mod tests {
     fn a_model_of_clips_takes_no_images() {
         let spec = ModelSpec { name: Some("mvit-v2-s".to_owned()), ..ModelSpec::default() };
         let plan = ModelPlan::check(&spec).unwrap();
-        let graph = architecture(&plan, None, &[3, 4, 32, 32], 5).unwrap();
+        let graph = architecture(&plan, None, &[3, 4, 32, 32], 5, ModelTokens::All).unwrap();
         assert_eq!(graph.output_shape(), [5]);
-        let error = architecture(&plan, None, &[3, 32, 32], 5).unwrap_err();
+        let error = architecture(&plan, None, &[3, 32, 32], 5, ModelTokens::All).unwrap_err();
         assert_eq!(error.to_string(), "model.name: mvit-v2-s takes clips, and the data are images");
         assert!(error.hint().unwrap().contains("no data format of clips"));
+    }
+
+    #[test]
+    fn the_models_that_dropout_splits_are_listed() {
+        let names = dapple_plan::spec::keys::find("model.name").unwrap().choices;
+        let splits = |name: &&&str| {
+            let spec = ModelSpec { name: Some((**name).to_owned()), ..ModelSpec::default() };
+            let (shape, classes) = super::super::catalogue::usual(name);
+            let graph =
+                architecture(&ModelPlan::check(&spec).unwrap(), None, shape, classes, ModelTokens::All)
+                    .unwrap();
+            graph.with_even_dropout().dropout_split().whole().next().is_some()
+        };
+        let found: Vec<&str> = names.iter().filter(splits).copied().collect();
+        assert_eq!(found.join(", "), EVEN_DROPOUT_MODELS);
     }
 }

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use dapple_geometry::TokenGrid;
 use dapple_graph::zoo::LibraryNames;
 use dapple_graph::{Graph, GraphError, Loss, Parameter, weights};
 use dapple_plan::{ModelPlan, TrainedPart, WeightSource};
 
-use super::architecture::{architecture, first_names};
+use super::architecture::{ModelTokens, architecture, first_names, token_grid};
 use super::trained::tuned;
 use crate::description::ModelDescription;
 use crate::error::TrainError;
@@ -89,7 +90,31 @@ impl Blueprint {
         classes: usize,
         label_smoothing: f64,
     ) -> Result<Graph, TrainError> {
-        let mut graph = architecture(&self.plan, self.names, shape, classes)?;
+        self.build_on(ModelTokens::All, shape, classes, label_smoothing)
+    }
+
+    /// The windows through which the model reads tokens, if it can be given a subset of them.
+    pub(crate) fn token_grid(&self) -> Option<TokenGrid> {
+        token_grid(&self.plan.name)
+    }
+
+    /// The same model, with the same parameters, on all tokens of an image or on a subset of them.
+    ///
+    /// # Errors
+    /// As [`Blueprint::build`], and a model that takes no subsets.
+    pub(crate) fn build_on(
+        &self,
+        tokens: ModelTokens,
+        shape: &[usize],
+        classes: usize,
+        label_smoothing: f64,
+    ) -> Result<Graph, TrainError> {
+        let mut graph = architecture(&self.plan, self.names, shape, classes, tokens)?;
+        if let Some(rate) = self.plan.head_dropout {
+            graph = graph.with_head_dropout(rate as f32).map_err(|error| {
+                TrainError::setting("model.head_dropout", error.to_string(), "leave it out")
+            })?;
+        }
         if label_smoothing != 0.0 {
             graph = graph.with_loss(Loss::CrossEntropy { label_smoothing: label_smoothing as f32 })?;
         }

@@ -12,6 +12,7 @@ use dapple_graph::Graph;
 use dapple_plan::ModelPlan;
 
 use crate::error::TrainError;
+pub(crate) use architecture::{EVEN_DROPOUT_MODELS, ModelTokens};
 pub(crate) use blueprint::Blueprint;
 pub(crate) use catalogue::usual;
 pub use catalogue::{ModelFacts, models};

@@ -15,6 +15,9 @@ use crate::step::StepKeys;
 pub(super) struct Keys {
     pub(super) sampling: PurposeKey,
     pub(super) loader: LoaderKeys,
+    /// Which records a step sees the public part of, and how, if they are not those of the private parts.
+    pub(super) public_sampling: PurposeKey,
+    pub(super) public_loader: LoaderKeys,
     pub(super) step: StepKeys,
 }
 
@@ -58,11 +61,12 @@ impl Keys {
         Ok(Self {
             sampling: master.purpose(Purpose::Sampling),
             loader: LoaderKeys::of(&master),
-            step: StepKeys {
-                noise: master.purpose(Purpose::Noise),
-                count: master.purpose(Purpose::CountNoise),
-                dropout: master.purpose(Purpose::Dropout),
+            public_sampling: master.purpose(Purpose::PublicSampling),
+            public_loader: LoaderKeys {
+                views: master.purpose(Purpose::PublicViews),
+                ..LoaderKeys::of(&master)
             },
+            step: StepKeys::of(&master),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 mod export;
 mod keys;
+mod loaders;
 mod open;
 mod rehearsal;
 mod shown;
@@ -10,7 +11,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use dapple_data::{Loader, LoaderOptions, Sampler};
+use dapple_data::{LoaderOptions, Sampler};
 use dapple_plan::spec::Performance;
 use serde::Serialize;
 
@@ -31,7 +32,7 @@ use crate::prepare::{Prepared, Request};
 use crate::step::{Taken, Trainer};
 use crate::terms::Cost;
 use keys::Keys;
-use shown::ShownRecords;
+use loaders::StepLoaders;
 
 pub use open::{certify, evaluate, evaluate_with};
 pub(crate) use open::{fresh_bytes, hidden_fingerprint, open_run};
@@ -229,20 +230,13 @@ impl Run {
             self.tell(&entry)?;
         }
         let sampler = self.sampler()?;
-        let Some(ShownRecords { records, views }) = self.shown(observer)? else {
+        let Some(shown) = self.shown(observer)? else {
             *flow = ControlFlow::Break(());
             return Ok(());
         };
-        let mut loader = Loader::train(
-            records,
-            sampler.clone(),
-            views,
-            self.keys.loader.clone(),
-            self.step..steps,
-            loader_options(&self.prepared, self.trainer.cards()),
-        )?;
+        let mut loaders = StepLoaders::new(self, shown, &sampler)?;
         // A fault in the first records should cost no step.
-        loader.prepare()?;
+        loaders.prepare()?;
         let mut pace = self.pace();
         let checkpoint_every =
             self.prepared.training.conduct.checkpoint_every.unwrap_or_else(|| pace.checkpoint_every());
@@ -256,9 +250,8 @@ impl Run {
                 share.promised(self.ledger.history())?;
             }
             for _ in 0..block {
-                let taken = self
-                    .trainer
-                    .step(&mut loader, &self.keys.step, self.step)
+                let taken = loaders
+                    .step(&mut self.trainer, &self.keys.step, self.step)
                     .map_err(|source| TrainError::Step { step: self.step + 1, source: Box::new(source) })?;
                 self.step += 1;
                 self.write_diagnostics(&taken)?;
@@ -296,8 +289,11 @@ impl Run {
             _ => Engine::Cards(self.trainer.cards()),
         };
         let parts = self.prepared.parts().iter().zip(self.trainer.graphs()).zip(&self.prepared.views);
+        let passes = if self.prepared.masked.is_some() { 2.0 } else { 1.0 };
         let products = parts
-            .map(|((part, graph), views)| part.batch() as f64 * views.count() as f64 * pace::products(graph))
+            .map(|((part, graph), views)| {
+                part.batch() as f64 * views.count() as f64 * pace::products(graph) * passes
+            })
             .fold(0.0, f64::max);
         Pace::new(products, engine)
     }

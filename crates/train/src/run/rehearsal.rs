@@ -4,20 +4,21 @@ use std::sync::Arc;
 
 use dapple_data::{Dataset, Loader, Opened, PurposeKey, Sampler, SubmodelLaw, open};
 use dapple_geometry::Mask;
-use dapple_graph::{Graph, GraphError, Parameters};
+use dapple_graph::{DropoutUnits, Graph, GraphError, Parameters};
 use dapple_plan::spec::{ModelSpec, OptimiserSpec, PlanSpec, PredictionModel, TrainSpec};
 use dapple_plan::{
     Certificate, Conduct, DataLimits, DataPlan, EvaluationPlan, GradientBound, LearningRate, ModelPlan,
-    OptimiserPlan, PerformancePlan, Plan, RecordOrigin, SubmodelPlan, TrainingPlan, ViewPlan,
+    OptimiserPlan, PerformancePlan, Plan, RecordOrigin, Relation, SubmodelPlan, TrainingPlan, ViewPlan,
 };
+use dapple_private::draw_unit_masks;
 
 use super::keys::Keys;
 use super::loader_options;
 use crate::error::TrainError;
 use crate::model::Blueprint;
 use crate::prepare::{Prepared, Request, checked, read_from, solve, views};
+use crate::split::TrainedSplit;
 use crate::step::{StepKeys, Trainer};
-use crate::submodels::BlockSplit;
 
 /// A request with everything filled in, and what it costs.
 #[derive(Debug, Clone)]
@@ -53,6 +54,13 @@ pub fn complete(request: &Request) -> Result<Completed, TrainError> {
     }
     solve(&mut spec, &masks)?;
     let (plan, certificate) = checked(&spec, &masks)?;
+    if plan.relation() == Relation::Masked {
+        return Err(TrainError::setting(
+            "privacy.relation",
+            "steps on private and public parts of records are not rehearsed",
+            "use patch or replace",
+        ));
+    }
     let certificate = certificate.ok_or_else(|| {
         TrainError::setting("train.private", "a run without privacy promises nothing", "leave it out")
     })?;
@@ -84,10 +92,12 @@ impl Completed {
                 check_records: false,
                 views: ViewPlan { size, flip, ..ViewPlan::default() },
                 pool: None,
+                masks: None,
             },
             model: ModelPlan::check(&model)?,
             // The caller's model tells its blocks.
             submodels: None,
+            masked: None,
             clipping: self.clipping,
             optimiser: OptimiserPlan::check(&optimiser)?,
             schedule: LearningRate::check(&optimiser, self.plan.steps())?,
@@ -98,14 +108,33 @@ impl Completed {
     }
 }
 
+/// What records of a split model draw, and by which key.
+enum RehearsedDraw {
+    Submodels(SubmodelLaw, PurposeKey),
+    Masks(DropoutUnits, PurposeKey),
+}
+
+impl RehearsedDraw {
+    /// The number of what a record draws in a step; `None` if it has more binary digits than a number.
+    fn of(&self, step: u64, record: usize) -> Option<usize> {
+        match self {
+            Self::Submodels(law, key) => Some(law.submodel(&key.step(step), record)),
+            Self::Masks(units, key) => (units.len() <= usize::BITS as usize).then(|| {
+                let kept = draw_unit_masks(&key.step(step), &[record], units);
+                kept.iter().rev().fold(0, |number, &kept| number << 1 | usize::from(kept))
+            }),
+        }
+    }
+}
+
 /// Takes the steps of a plan as [`start`](super::start) does (sampler, views, clipped sum, noise, gradient descent), without a folder, a
 /// ledger or an evaluation. Never use it on anybody's records: what it releases is not counted.
 pub struct Rehearsal {
     trainer: Trainer,
     loader: Loader,
     keys: StepKeys,
-    /// How records draw their submodels, and by which key, if the plan splits the model.
-    submodels: Option<(SubmodelLaw, PurposeKey)>,
+    /// What a record draws in each step, if the plan splits the model.
+    draw: Option<RehearsedDraw>,
     step: u64,
     steps: u64,
 }
@@ -113,7 +142,7 @@ pub struct Rehearsal {
 impl Rehearsal {
     /// A rehearsal before its first step. `pool` holds the images that stand beside records where the plan shows any. `model` makes a model
     /// and its first weights for views of a shape, and plain gradient descent trains it at this learning rate. If the plan splits the model,
-    /// all its blocks are dealt out to the submodels. Views are mirrored and resized as the plan says, but neither augmented nor normalised: both only
+    /// all its blocks are dealt out to the submodels, or its dropout layers at one half make them. Views are mirrored and resized as the plan says, but neither augmented nor normalised: both only
     /// process what a view shows, so an attack gains nothing from them.
     ///
     /// # Errors
@@ -133,11 +162,11 @@ impl Rehearsal {
             .iter()
             .map(|views| model(&views.shape()).map(|(graph, _)| graph))
             .collect::<Result<Vec<_>, _>>()?;
-        training.submodels = training.privacy.parts()[0]
-            .split()
+        training.submodels = SubmodelLaw::of(&training.privacy.parts()[0])
             .map(|_| SubmodelPlan { blocks: graphs[0].block_names(), predict: PredictionModel::All });
         let prepared = Prepared {
-            split: BlockSplit::of(&training),
+            split: TrainedSplit::of(&training),
+            masked: None,
             blueprint: Blueprint::unread(&training.model),
             notes: Vec::new(),
             training,
@@ -153,7 +182,9 @@ impl Rehearsal {
         let keys = Keys::fresh(&prepared)?;
         let steps = prepared.plan().steps();
         let law = SubmodelLaw::of(&prepared.parts()[0]);
-        let submodels = law.map(|law| (law, keys.loader.submodels.clone()));
+        let units = prepared.split.as_ref().and_then(|split| split.units(&prepared.graphs[0]));
+        let submodels = law.map(|law| RehearsedDraw::Submodels(law, keys.loader.submodels.clone()));
+        let masks = units.map(|units| RehearsedDraw::Masks(units, keys.step.units.clone()));
         let loader = Loader::train(
             Arc::clone(&prepared.data.train),
             Sampler::new(prepared.plan(), prepared.data.train.len(), keys.sampling)?,
@@ -162,7 +193,7 @@ impl Rehearsal {
             0..steps,
             loader_options(&prepared, trainer.cards()),
         )?;
-        Ok(Self { trainer, loader, keys: keys.step, submodels, step: 0, steps })
+        Ok(Self { trainer, loader, keys: keys.step, draw: submodels.or(masks), step: 0, steps })
     }
 
     /// Takes the next step and returns the weights after it; `None` once all steps are taken.
@@ -174,18 +205,18 @@ impl Rehearsal {
             return Ok(None);
         }
         self.trainer
-            .step(&mut self.loader, &self.keys, self.step)
+            .step(&mut self.loader, None, &self.keys, self.step)
             .map_err(|source| TrainError::Step { step: self.step + 1, source: Box::new(source) })?;
         self.step += 1;
         self.trainer.weights().map(Some)
     }
 
-    /// The submodel that a record draws in the next step, whether the step sees the record or not; `None` if the model is not split. A run
-    /// never tells this.
+    /// The submodel that a record draws in the next step, whether the step sees the record or not; `None` if the model is not split. Where dropout
+    /// splits it, the number's lowest binary digit says whether the first unit is kept, the next one says it of the second, and so on; models with
+    /// more units than a number has digits have none. A run never tells this.
     #[must_use]
     pub fn submodel(&self, record: usize) -> Option<usize> {
-        let (law, key) = self.submodels.as_ref()?;
-        Some(law.submodel(&key.step(self.step), record))
+        self.draw.as_ref()?.of(self.step, record)
     }
 
     /// The clip norm of the next step.

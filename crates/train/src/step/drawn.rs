@@ -1,8 +1,9 @@
 //! The records of a step on their way from the loader to the executor.
 
-use dapple_data::{DataError, Labels, Loader, Microbatch};
-use dapple_engine::{Batch, DropoutSource, Targets};
-use dapple_private::{Microbatches, StepError};
+use dapple_data::{DataError, Labels, Loader, Microbatch, StepKey};
+use dapple_engine::{Batch, DropoutSource, Targets, UnitMasks};
+use dapple_graph::DropoutUnits;
+use dapple_private::{Microbatches, StepError, draw_unit_masks};
 
 // The loader and the engine must mean the same by an ignored label.
 const _: () = assert!(dapple_data::IGNORED == dapple_graph::IGNORED);
@@ -13,21 +14,32 @@ pub(super) fn next(loader: &mut Loader) -> Result<Microbatch, DataError> {
     loader.next().ok_or_else(ended)?
 }
 
+/// What dropout draws in a step.
+pub(super) struct DropoutDraws<'l> {
+    /// The seed of layers on whose draws no guarantee rests.
+    pub(super) seed: u64,
+    /// The secret key of the step's masks, and the units that they are for, where dropout splits the model.
+    pub(super) masks: Option<(StepKey, &'l DropoutUnits)>,
+}
+
 /// The records of a step as the loader delivers them.
 pub(super) struct DrawnBatch<'l> {
     loader: &'l mut Loader,
     /// The microbatch that is shown next, or was shown last.
     microbatch: Option<Microbatch>,
     shown: bool,
-    dropout_seed: u64,
+    dropout: DropoutDraws<'l>,
     /// The first record of each sample, by which dropout knows it.
     first_records: Vec<usize>,
+    /// Which units each sample keeps; empty unless dropout splits the model.
+    kept: Vec<bool>,
 }
 
 impl<'l> DrawnBatch<'l> {
     /// The step that begins with this microbatch of the loader.
-    pub(super) fn new(loader: &'l mut Loader, first: Microbatch, dropout_seed: u64) -> Self {
-        Self { loader, microbatch: Some(first), shown: false, dropout_seed, first_records: Vec::new() }
+    pub(super) fn new(loader: &'l mut Loader, first: Microbatch, dropout: DropoutDraws<'l>) -> Self {
+        let (first_records, kept) = (Vec::new(), Vec::new());
+        Self { loader, microbatch: Some(first), shown: false, dropout, first_records, kept }
     }
 }
 
@@ -48,6 +60,10 @@ impl Microbatches for DrawnBatch<'_> {
         let Some(microbatch) = &self.microbatch else { return Ok(None) };
         self.first_records.clear();
         self.first_records.extend(microbatch.records.iter().step_by(microbatch.together));
+        let DropoutDraws { seed, masks } = &self.dropout;
+        if let Some((key, units)) = masks {
+            self.kept = draw_unit_masks(key, &self.first_records, units);
+        }
         Ok(Some(Batch {
             inputs: &microbatch.inputs,
             targets: match &microbatch.labels {
@@ -56,8 +72,8 @@ impl Microbatches for DrawnBatch<'_> {
             },
             views: microbatch.views,
             submodel: microbatch.submodel,
-            dropout: Some(DropoutSource { seed: self.dropout_seed, records: &self.first_records }),
-            masks: None,
+            dropout: Some(DropoutSource { seed: *seed, records: &self.first_records }),
+            masks: masks.as_ref().map(|(_, units)| UnitMasks { units, kept: &self.kept }),
         }))
     }
 }

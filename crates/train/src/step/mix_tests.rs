@@ -39,10 +39,8 @@ fn step(prepared: &Prepared) -> (Vec<f64>, Taken) {
     let mut trainer = Trainer::new(prepared, &mut Vec::new()).unwrap();
     trainer.parts.iter_mut().for_each(|part| part.noise = None);
     let master = MasterKey::from_seed(5);
-    let [noise, count, dropout] =
-        [Purpose::Noise, Purpose::CountNoise, Purpose::Dropout].map(|purpose| master.purpose(purpose));
     let before = prepared.parameters.values().to_vec();
-    let taken = trainer.step(&mut loader(prepared, 5), &StepKeys { noise, count, dropout }, 0).unwrap();
+    let taken = trainer.step(&mut loader(prepared, 5), None, &StepKeys::of(&master), 0).unwrap();
     let after = trainer.weights().unwrap().values();
     (before.iter().zip(after).map(|(before, after)| f64::from(*before) - f64::from(*after)).collect(), taken)
 }

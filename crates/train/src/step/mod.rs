@@ -3,25 +3,29 @@
 mod drawn;
 
 use dapple_data::rand_core::Rng;
-use dapple_data::{Loader, PurposeKey};
+use dapple_data::{Loader, MasterKey, Purpose, PurposeKey};
 use dapple_engine::{Clipping, ClippingRule, StepStats};
-use dapple_graph::{Graph, Parameters};
+use dapple_graph::{DropoutUnits, Graph, Parameters};
 use dapple_plan::{LearningRate, Plan};
-use dapple_private::{AdaptiveClip, Executor, Learned, Noise, StepError, Update, private_step};
+use dapple_private::{
+    AdaptiveClip, Executor, Learned, Microbatches, Noise, PublicParts, StepError, Update, masked_step,
+    private_step,
+};
 
 use crate::checkpoint::{Checkpoint, CheckpointPlace};
 use crate::device::Machine;
 use crate::error::TrainError;
+use crate::masked::MaskedPasses;
 use crate::optimiser::optimiser_settings;
 use crate::prepare::Prepared;
-use drawn::{DrawnBatch, next};
+use drawn::{DrawnBatch, DropoutDraws, next};
 
 /// A model in training.
 pub(crate) struct Trainer {
     parts: Vec<TrainerPart>,
     machine: Machine,
     executor: Box<dyn Executor>,
-    /// Runs the whole model, if the other executor trains on features.
+    /// Runs the whole model, if the other executor trains on features or on subsets of tokens.
     whole: Option<Box<dyn Executor>>,
     /// The shape of views that the executor takes.
     shape: Vec<usize>,
@@ -29,6 +33,8 @@ pub(crate) struct Trainer {
     learned: Learned,
     rate: LearningRate,
     rule: ClippingRule,
+    /// How gradients of the public parts of images are bounded, and their weight; `None` if records are not parted.
+    public: Option<(ClippingRule, f32)>,
     /// The clip norm `C` of a split model, in whose multiples both the bounds of its parts and the noise are given.
     split_clip: Option<f64>,
 }
@@ -38,6 +44,8 @@ struct TrainerPart {
     graph: Graph,
     /// The submodels of the graph that records update; empty if they update all of it.
     submodels: Vec<Graph>,
+    /// The units of its dropout layers for which each record draws a mask, if these split the model.
+    units: Option<DropoutUnits>,
     /// The expected batch.
     batch: u64,
     /// The expected number of contributions, by which the noisy sum is divided: records, or groups that are clipped together.
@@ -74,6 +82,19 @@ pub(crate) struct StepKeys {
     pub(crate) noise: PurposeKey,
     pub(crate) count: PurposeKey,
     pub(crate) dropout: PurposeKey,
+    pub(crate) units: PurposeKey,
+}
+
+impl StepKeys {
+    /// The keys of a run.
+    pub(crate) fn of(master: &MasterKey) -> Self {
+        Self {
+            noise: master.purpose(Purpose::Noise),
+            count: master.purpose(Purpose::CountNoise),
+            dropout: master.purpose(Purpose::Dropout),
+            units: master.purpose(Purpose::DropoutUnits),
+        }
+    }
 }
 
 impl Trainer {
@@ -85,7 +106,9 @@ impl Trainer {
         let split_clip = prepared.split.as_ref().map(|_| prepared.plan().clip_norm());
         let mut clip_norms = vec![split_clip.unwrap_or(clipping.sensitivity())];
         clip_norms.extend(clip.iter().flat_map(AdaptiveClip::bounds));
-        let parts = prepared.parts().iter().zip(&prepared.graphs).map(|(part, graph)| {
+        let of_subsets = prepared.masked.as_ref().and_then(MaskedPasses::graphs);
+        let graphs = of_subsets.unwrap_or(&prepared.graphs);
+        let parts = prepared.parts().iter().zip(graphs).map(|(part, graph)| {
             let noise = match clipping {
                 Clipping::Off => None,
                 _ => Some(PartNoise::new(part, &clip_norms)?),
@@ -93,13 +116,21 @@ impl Trainer {
             let (batch, contributions) = (part.batch(), part.contributions());
             let submodels = prepared.split.as_ref().map(|split| split.submodels(graph)).transpose()?;
             let submodels = submodels.unwrap_or_default();
-            Ok(TrainerPart { graph: graph.clone(), submodels, batch, contributions, noise })
+            let units = prepared.split.as_ref().and_then(|split| split.units(graph));
+            Ok(TrainerPart { graph: graph.clone(), submodels, units, batch, contributions, noise })
         });
         let parts = parts.collect::<Result<Vec<_>, TrainError>>()?;
-        let mut machine = Machine::for_training(prepared);
+        let mut machine = Machine::for_training(prepared)?;
         let executor = machine.executor(&parts[0].graph, &parts[0].submodels, notes)?;
         let rule = ClippingRule::new(&clipping, executor.layout())?;
         parts.iter().try_for_each(|part| fits(&rule, part.batch, prepared.plan().records()))?;
+        let most = parts.iter().map(|part| most_drawn(part.batch, prepared.plan().records())).max();
+        let public = prepared.masked.as_ref();
+        let public = public.map(|passes| passes.public_rule(&rule, executor.layout(), most.unwrap_or(0)));
+        let whole = match (of_subsets, prepared.graphs.last()) {
+            (Some(_), Some(graph)) => Some(machine.executor(graph, &[], &mut Vec::new())?),
+            _ => None,
+        };
         let settings = optimiser_settings(&prepared.training.optimiser, &parts[0].graph)?;
         let learned =
             Learned { clip, ..Learned::new(&settings, executor.layout(), prepared.parameters.clone()) };
@@ -108,10 +139,11 @@ impl Trainer {
             parts,
             machine,
             executor,
-            whole: None,
+            whole,
             learned,
             rate: prepared.training.schedule,
             rule,
+            public: public.transpose()?,
             split_clip,
         })
     }
@@ -120,17 +152,22 @@ impl Trainer {
     ///
     /// # Guarantee
     /// The guarantee of [`private_step`], with the plan's rule, its noise multiplier times the rule's sensitivity, and its expected
-    /// batch. The parts of a split model are bounded in multiples of the clip norm, and the noise multiplier is one of it too. If the clip norm follows a quantile, rule and noise are those of the clip norm that the steps before have come to, and sum
+    /// batch. Where dropout splits the model, each record has a mask that follows from a secret key, the step and the record, one for all its
+    /// views. The parts of a split model are bounded in multiples of the clip norm, and the noise multiplier is one of it too. If the clip norm follows a quantile, rule and noise are those of the clip norm that the steps before have come to, and sum
     /// and count together have the plan's noise multiplier ([`ClipQuantile`](dapple_plan::ClipQuantile)).
+    ///
+    /// Where images have private and public parts, the loader shows their private ones and `public` the others, and the guarantee is that
+    /// of [`masked_step`].
     pub(crate) fn step(
         &mut self,
         loader: &mut Loader,
+        public: Option<&mut Loader>,
         keys: &StepKeys,
         step: u64,
     ) -> Result<Taken, TrainError> {
         let first = next(loader)?;
         self.enter(first.phase)?;
-        let Self { parts, executor, learned, rate, rule, split_clip, .. } = self;
+        let Self { parts, executor, learned, rate, rule, public: public_rule, split_clip, .. } = self;
         let part = &parts[first.phase];
         if let Some(clip) = learned.clip.filter(|clip| clip.norm() != rule.sensitivity()) {
             *rule = ClippingRule::new(&Clipping::Flat { max_norm: clip.norm() }, executor.layout())?;
@@ -147,10 +184,23 @@ impl Trainer {
             batch: part.contributions,
             learning_rate,
         };
-        let dropout_seed = keys.dropout.step(step).stream(0).next_u64();
         let drawn = first.total;
-        let mut batch = DrawnBatch::new(loader, first, dropout_seed);
-        let stats = private_step(&mut **executor, learned, &mut batch, rule, &update)?;
+        let dropout = DropoutDraws {
+            seed: keys.dropout.step(step).stream(0).next_u64(),
+            masks: part.units.as_ref().map(|units| (keys.units.step(step), units)),
+        };
+        let public_dropout = DropoutDraws { seed: dropout.seed, masks: None };
+        let mut batch = DrawnBatch::new(loader, first, dropout);
+        let stats = match (public, public_rule) {
+            (Some(loader), Some((public_rule, weight))) => {
+                let first = next(loader)?;
+                let mut microbatches = DrawnBatch::new(loader, first, public_dropout);
+                let microbatches: &mut dyn Microbatches = &mut microbatches;
+                let public = PublicParts { microbatches, rule: public_rule, weight: *weight };
+                masked_step(&mut **executor, learned, (&mut batch, rule), public, &update)?
+            }
+            _ => private_step(&mut **executor, learned, &mut batch, rule, &update)?,
+        };
         Ok(Taken { learning_rate, drawn, stats, bound: rule.sensitivity() })
     }
 
@@ -167,13 +217,15 @@ impl Trainer {
     }
 
     /// From here on trains only what follows a frozen trunk, and a record is what the trunk makes of it. Both halves have the parameters
-    /// of the whole model, so what is learned stays in place.
+    /// of the whole model, so what is learned stays in place; all dropout layers must be in this half.
     pub(crate) fn train_behind(&mut self, rest: Graph) -> Result<(), TrainError> {
         self.executor.fetch(&mut self.learned)?;
         let executor = self.machine.executor(&rest, &[], &mut Vec::new())?;
         self.whole = Some(std::mem::replace(&mut self.executor, executor));
         self.shape = rest.input_shape().to_vec();
-        self.parts[0].graph = rest;
+        let part = &mut self.parts[0];
+        part.units = part.units.is_some().then(|| rest.dropout_units());
+        part.graph = rest;
         Ok(())
     }
 
@@ -246,11 +298,15 @@ impl Trainer {
     }
 }
 
-/// Refuses batches with more records than a sum can hold. The most is every record of the data set, or as many as Poisson sampling ever
-/// draws: by Chernoff's bound, `P(X >= b + l) <= exp(-l^2 / (2 (b + l / 3)))` is below e^-140 for `l = 40 sqrt(b) + 100`.
+/// The most records that a step draws: every record of the data set, or as many as Poisson sampling ever draws. By Chernoff's bound,
+/// `P(X >= b + l) <= exp(-l^2 / (2 (b + l / 3)))` is below e^-140 for `l = 40 sqrt(b) + 100`.
+fn most_drawn(batch: u64, records: u64) -> u64 {
+    records.min((batch as f64 + 40.0 * (batch as f64).sqrt() + 100.0) as u64)
+}
+
+/// Refuses batches with more records than a sum can hold.
 fn fits(rule: &ClippingRule, batch: u64, records: u64) -> Result<(), TrainError> {
-    let most = records.min((batch as f64 + 40.0 * (batch as f64).sqrt() + 100.0) as u64);
-    let capacity = rule.capacity();
+    let (most, capacity) = (most_drawn(batch, records), rule.capacity());
     if most > capacity as u64 { Err(dapple_engine::EngineError::Sum { capacity }.into()) } else { Ok(()) }
 }
 
@@ -294,8 +350,10 @@ impl Taken {
 }
 
 #[cfg(test)]
+mod masked_tests;
+#[cfg(test)]
 mod mix_tests;
 #[cfg(test)]
-mod submodel_tests;
+mod split_tests;
 #[cfg(test)]
 mod tests;

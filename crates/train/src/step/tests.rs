@@ -19,10 +19,8 @@ fn losses(request: &Request, change: impl Fn(&mut Trainer)) -> Vec<f64> {
     let options = LoaderOptions { microbatch: 7, ..LoaderOptions::default() };
     let mut loader =
         Loader::train(prepared.data.train.clone(), sampler, views, keys, 0..steps, options).unwrap();
-    let [noise, count, dropout] =
-        [Purpose::Noise, Purpose::CountNoise, Purpose::Dropout].map(|purpose| master.purpose(purpose));
-    let keys = StepKeys { noise, count, dropout };
-    (0..steps).map(|step| trainer.step(&mut loader, &keys, step).unwrap().loss().unwrap()).collect()
+    let keys = StepKeys::of(&master);
+    (0..steps).map(|step| trainer.step(&mut loader, None, &keys, step).unwrap().loss().unwrap()).collect()
 }
 
 #[test]

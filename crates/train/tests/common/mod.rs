@@ -7,7 +7,7 @@ use std::path::Path;
 
 use dapple_graph::{Graph, Parameters, weights, zoo};
 use dapple_plan::PlanSpec;
-use dapple_train::{Evaluation, Event, Observer, Request};
+use dapple_train::{Evaluation, Event, Observer, Request, Silent, Verdict, resume, start, verify};
 
 /// Bytes of a `.npy` file.
 pub(crate) fn npy(kind: &str, shape: &str, values: &[u8]) -> Vec<u8> {
@@ -48,6 +48,56 @@ pub(crate) fn write_pool(folder: &Path, pictures: usize, side: usize) {
         bytes.extend((0..side * side).map(|p| ((i * 37 + p * 11 + p / side * (i % 4) * 53) % 256) as u8));
         fs::create_dir_all(folder.join((i % 4).to_string())).unwrap();
         fs::write(folder.join(format!("{}/{i:03}.pgm", i % 4)), bytes).unwrap();
+    }
+}
+
+/// Coloured pictures of four classes below `train`, and below `masks` a mask of each. Every fourth picture has no private pixel, and in every
+/// fourth all are private; of the others a rectangle is. What private and public pixels show follows from a number each.
+pub(crate) fn write_parted(folder: &Path, pictures: usize, side: usize, (private, public): (usize, usize)) {
+    for i in 0..pictures {
+        let corners = match i % 4 {
+            0 => None,
+            1 => Some([0, 0, side, side]),
+            _ => Some([i % side / 2, 1, side / 2 + i % 3, side / 2 - 1 + i % 4]),
+        };
+        let is_private = |x, y| {
+            corners
+                .is_some_and(|[left, top, right, bottom]| x >= left && x <= right && y >= top && y <= bottom)
+        };
+        let mut bytes = format!("P6\n{side} {side}\n255\n").into_bytes();
+        for at in 0..side * side {
+            let (x, y) = (at % side, at / side);
+            let number = if is_private(x, y) { private } else { public };
+            let value = |channel: usize| {
+                (number * 101 + i * 37 + x * 11 + y * (i % 4) * 53 + channel * 71 * number) % 256
+            };
+            bytes.extend((0..3).map(|channel| value(channel) as u8));
+        }
+        for name in ["train", "masks"] {
+            fs::create_dir_all(folder.join(format!("{name}/{}", i % 4))).unwrap();
+        }
+        fs::write(folder.join(format!("train/{}/{i:03}.ppm", i % 4)), bytes).unwrap();
+        let boxes: Vec<_> = corners.into_iter().collect();
+        fs::write(folder.join(format!("masks/{}/{i:03}.json", i % 4)), format!("{{\"boxes\": {boxes:?}}}"))
+            .unwrap();
+    }
+}
+
+/// A grey or coloured picture as a PNG file.
+fn write_png(path: &Path, colour: png::ColorType, side: u32, values: &[u8]) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut encoder = png::Encoder::new(fs::File::create(path).unwrap(), side, side);
+    encoder.set_color(colour);
+    encoder.write_header().unwrap().write_image_data(values).unwrap();
+}
+
+/// Pairs of images of 20x20 pixels whose label maps are given by a function of record and pixel.
+pub(crate) fn write_pairs(folder: &Path, records: u32, label: impl Fn(u32, u32) -> u8) {
+    for record in 0..records {
+        let values: Vec<u8> = (0..1200).map(|value| (value * (record + 3) % 251) as u8).collect();
+        let labels: Vec<u8> = (0..400).map(|pixel| label(record, pixel)).collect();
+        write_png(&folder.join(format!("images/{record}.png")), png::ColorType::Rgb, 20, &values);
+        write_png(&folder.join(format!("labels/{record}.png")), png::ColorType::Grayscale, 20, &labels);
     }
 }
 
@@ -124,4 +174,14 @@ pub(crate) fn copy_folder(from: &Path, to: &Path) {
 /// The weights that a run ended with, in the order of the file.
 pub(crate) fn model_bytes(run: &Path) -> Vec<u8> {
     fs::read(run.join("model.safetensors")).unwrap()
+}
+
+/// A run that is stopped after two steps and goes on has the weights of one that was never stopped, and verifies.
+pub(crate) fn goes_on_alike(folder: &Path, request: &Request) {
+    let [whole, parts] = ["whole", "parts"].map(|name| folder.join(name));
+    start(request, &whole, &mut Silent).unwrap();
+    start(request, &parts, &mut Recorder { stop_after: Some(2), ..Recorder::default() }).unwrap();
+    resume(&parts, &mut Silent).unwrap();
+    assert_eq!(model_bytes(&parts), model_bytes(&whole));
+    assert!(matches!(verify(&parts, None).unwrap(), Verdict::Valid { .. }));
 }

@@ -10,12 +10,14 @@ mod evaluation;
 mod features;
 mod group;
 mod mix;
+mod split;
 mod stopped;
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dapple_plan::spec::{DeviceChoice, Performance};
+use dapple_plan::PlanSpec;
+use dapple_plan::spec::{DeviceChoice, FactorPrecision, Performance};
 use dapple_train::{Request, start};
 use tempfile::TempDir;
 
@@ -59,4 +61,22 @@ fn losses(folder: &Path, name: &str, request: &Request) -> Vec<f64> {
     let mut recorder = common::Recorder::default();
     start(request, &folder.join(name), &mut recorder).unwrap();
     recorder.losses.into_iter().flatten().collect()
+}
+
+/// Asserts that the losses of a plan, under a layer that says more of it, are the same on a card and on the processor but for rounding.
+fn follows_the_processor(folder: &Path, name: &str, model: &str, layer: &PlanSpec) {
+    let run = |performance: Performance| {
+        let request = plan(folder, model, "learning_rate = 0.05", &performance);
+        let request = Request { spec: request.spec.merge(layer), ..request };
+        let device = performance.device.map(|device| device.to_string()).unwrap_or_default();
+        losses(folder, &format!("{name}-{device}"), &request)
+    };
+    let precision = Some(FactorPrecision::F32);
+    let (processor, card) = (run(cpu()), run(Performance { precision, ..gpu() }));
+    assert_eq!(processor.len(), card.len());
+    let apart = processor.iter().zip(&card).map(|(one, other)| (one / other - 1.0).abs());
+    let apart = apart.fold(0.0, f64::max);
+    println!("{name}: losses {apart:.1e} apart");
+    // Twenty steps at a small rate amplify the rounding of single precision, 1e-7, and the slack of norms, 1e-5, a little.
+    assert!(apart < 1e-3, "{name}: {processor:?} {card:?}");
 }

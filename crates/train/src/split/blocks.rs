@@ -1,14 +1,23 @@
-//! How a run's model is split into submodels.
+//! Submodels that have some residual blocks of a model each.
 
 use dapple_data::SubmodelLaw;
 use dapple_engine::Clipping;
 use dapple_graph::{Graph, GraphError};
 use dapple_plan::spec::PredictionModel;
-use dapple_plan::{GradientBound, SubmodelPlan, TrainingPlan};
+use dapple_plan::{SubmodelPlan, TrainingPlan};
 
+use super::parts::{PartBounds, PartWords, clip_parts};
 use crate::error::TrainError;
 
-/// The split of a model, for views of any size.
+const WORDS: PartWords = PartWords {
+    key: "partition.blocks",
+    none: "none of their parameters is trained",
+    train: "name blocks that are trained, or train more by model.trainable",
+    some: "lie in the blocks",
+    every: "lies in the blocks",
+};
+
+/// The split of a model by blocks, for views of any size.
 #[derive(Debug, Clone)]
 pub(crate) struct BlockSplit {
     plan: SubmodelPlan,
@@ -45,7 +54,7 @@ impl BlockSplit {
         Ok(ways.into_iter().flatten().collect())
     }
 
-    /// How the parts of a graph's gradient are clipped: what is split, and the rest.
+    /// How the parts of a graph's gradient are clipped: the blocks that are dealt out, and the rest.
     ///
     /// # Guarantee
     /// Whatever submodel a record updates, its gradient lies in that submodel's blocks, within the bound of the split part, and in parameters
@@ -53,43 +62,9 @@ impl BlockSplit {
     ///
     /// # Errors
     /// A part that is trained but has no bound, or that has a bound and is not trained.
-    pub(crate) fn clipping(
-        &self,
-        graph: &Graph,
-        bound: GradientBound,
-    ) -> Result<Option<Clipping>, TrainError> {
-        let GradientBound::Parts { split, rest } = bound else { return Ok(None) };
+    pub(super) fn clipping(&self, graph: &Graph, bounds: PartBounds) -> Result<Clipping, TrainError> {
         let own = graph.parameters_of_blocks(&self.blocks(graph)?);
-        let trained = || graph.parameters().iter().enumerate().filter(|(_, parameter)| parameter.trainable);
-        let is_split = |index: usize| own.iter().any(|id| id.index() == index);
-        let groups: Vec<usize> = trained().map(|(index, _)| usize::from(!is_split(index))).collect();
-        let len: usize = trained().filter(|(index, _)| is_split(*index)).map(|(_, own)| own.len()).sum();
-        let share = len as f64 / graph.trainable_len() as f64;
-        if len == 0 {
-            return Err(TrainError::setting(
-                "partition.blocks",
-                "none of their parameters is trained",
-                "name blocks that are trained, or train more by model.trainable",
-            ));
-        }
-        match (groups.contains(&1), rest > 0.0) {
-            (true, true) => Ok(Some(Clipping::PerGroup { groups, max_norms: vec![split, rest] })),
-            (false, false) => Ok(Some(Clipping::Flat { max_norm: split })),
-            (true, false) => Err(TrainError::setting(
-                "partition.split_fraction",
-                format!(
-                    "only {share:.4} of the trained parameters lie in the blocks, and the rest has no clip norm"
-                ),
-                format!(
-                    "set partition.split_fraction = {share:.4}, or partition.split_norm and partition.nonsplit_norm, or freeze the rest"
-                ),
-            )),
-            (false, true) => Err(TrainError::setting(
-                "partition.nonsplit_norm",
-                "every trained parameter lies in the blocks, so that there is no other part",
-                "leave it and partition.split_fraction out",
-            )),
-        }
+        clip_parts(graph, &own, bounds, &WORDS)
     }
 
     fn blocks(&self, graph: &Graph) -> Result<Vec<usize>, TrainError> {

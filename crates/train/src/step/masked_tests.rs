@@ -1,0 +1,161 @@
+//! Tests steps on private and public parts of images: neither part tells of the other, and a step is the sum of both by hand.
+
+use dapple_data::{Labels, Loader, LoaderKeys, LoaderOptions, MasterKey, Purpose, RecordPart, Sampler};
+use dapple_engine::{Batch, CpuExecutor, CpuOptions, Targets};
+
+use super::*;
+use crate::prepare::Request;
+use crate::test_data as common;
+
+const CLIP: f64 = 0.7;
+const BATCH: u64 = 6;
+const SIDE: usize = 16;
+
+/// A plan on pictures of which private and public pixels show what these numbers say.
+fn request(folder: &std::path::Path, numbers: (usize, usize), rest: &str) -> Request {
+    common::write_parted(folder, 12, SIDE, numbers);
+    let train = folder.join("train").display().to_string();
+    let masks = folder.join("masks").display().to_string();
+    let text = format!(
+        "[data]\nformat = 'image-folder'\ntrain = '{train}'\nmasks = '{masks}'\nmean = [0.4]\nstd = [0.25]\nDATA\n\
+         [optimiser]\nlearning_rate = 1.0\n[sampling]\nbatch = {BATCH}\nsteps = 2\n\
+         [privacy]\nrelation = 'masked'\nmax_grad_norm = {CLIP}\nnoise_multiplier = 1.0\ndelta = 1e-5\n[performance]\nthreads = 2\n"
+    );
+    let (data, rest) = rest.split_once("----").unwrap_or(("", rest));
+    let size = if data.contains("size") { "" } else { "size = [16, 16]\n" };
+    Request::of(
+        dapple_plan::PlanSpec::from_toml(&(text.replace("DATA", &format!("{size}{data}")) + rest)).unwrap(),
+    )
+}
+
+fn prepared(folder: &std::path::Path, numbers: (usize, usize), rest: &str) -> Prepared {
+    Prepared::new(&request(folder, numbers, rest)).unwrap()
+}
+
+/// What the first step loads of a part.
+fn loader(prepared: &Prepared, part: RecordPart, (sampling, views): (Purpose, Purpose)) -> Loader {
+    let master = MasterKey::from_seed(3);
+    let train = prepared.data.train.clone();
+    let shown = prepared.masked.as_ref().unwrap().views(&prepared.views, part).unwrap();
+    let sampler = Sampler::new(prepared.plan(), train.len(), master.purpose(sampling)).unwrap();
+    let keys = LoaderKeys { views: master.purpose(views), ..LoaderKeys::of(&master) };
+    let options = LoaderOptions { microbatch: 5, ..LoaderOptions::default() };
+    Loader::train(train, sampler, shown, keys, 0..2, options).unwrap()
+}
+
+const OWN: (Purpose, Purpose) = (Purpose::Sampling, Purpose::Views);
+const OTHER: (Purpose, Purpose) = (Purpose::PublicSampling, Purpose::PublicViews);
+
+/// The sum of the gradients of the first step's records, of one part of each.
+fn gradient(
+    prepared: &Prepared,
+    part: RecordPart,
+    keys: (Purpose, Purpose),
+    clipping: &Clipping,
+) -> Vec<f32> {
+    let graph = prepared.masked.as_ref().unwrap().graphs().map_or(&prepared.graphs[0], |graphs| &graphs[0]);
+    let options = CpuOptions { threads: 2, ..CpuOptions::default() };
+    let mut executor = CpuExecutor::new(graph, options).unwrap();
+    let rule = ClippingRule::new(clipping, executor.layout()).unwrap();
+    let mut sum = executor.gradient_sum();
+    let mut loaded = executor.load(&prepared.parameters).unwrap();
+    for microbatch in loader(prepared, part, keys).map(Result::unwrap).take_while(|one| one.step == 0) {
+        let Labels::Classes(classes) = &microbatch.labels else { panic!("classes") };
+        let views = microbatch.views;
+        let batch = Batch { views, ..Batch::new(&microbatch.inputs, Targets::Classes(classes)) };
+        loaded.clipped_sum(&batch, &rule, &mut sum).unwrap();
+    }
+    loaded.gradient(sum).unwrap()
+}
+
+/// Models with their ways to see a part, with padding, crops, resizing, mirroring and augmentations.
+const MODELS: [&str; 5] = [
+    "flip = true\naugment = ['affine degrees=20 translate=0.1', 'sharpness 0:2']----\
+     [model]\nname = 'vit-ti-8'\n[pipeline]\nviews = 2\npad = 3\npad_mode = 'reflect'\ncrop = [16, 16]\n",
+    "size = [24, 16]\naugment = ['colour-jitter brightness=0.4 saturation=0.2 hue=0.1', 'cutout 4x4']----\
+     [model]\nname = 'vit-ti-8'\npooling = 'mean'\n[pipeline]\ncrop = [11, 13]\n",
+    "flip = true\naugment = ['rand-augment 2 9', 'equalize p=0.5']----\
+     [model]\nname = 'small-hybrid'\n[pipeline]\npad = 2\ncrop = [16, 16]\n",
+    "size = [28, 28]\n----[model]\nname = 'small-cnn'\n[masked]\npass = 'blank'\n[pipeline]\noperations = ['blur 1']\n",
+    "----[model]\nname = 'vit-ti-8'\n[masked]\npass = 'blank'\n",
+];
+
+#[test]
+fn neither_part_changes_a_bit_of_the_other_gradient() {
+    for model in MODELS {
+        let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        let numbers = [(1, 2), (3, 2), (1, 4)];
+        let of = |index: usize| prepared(folders[index].path(), numbers[index], model);
+        let [one, other_private, other_public] = [0, 1, 2].map(of);
+        for clipping in [Clipping::Off, Clipping::Flat { max_norm: CLIP }] {
+            let gradient = |prepared: &Prepared, part| {
+                let values = gradient(prepared, part, OWN, &clipping);
+                values.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+            };
+            let [private, public] =
+                [RecordPart::Private, RecordPart::Public].map(|part| gradient(&one, part));
+            assert_eq!(public, gradient(&other_private, RecordPart::Public), "{model}");
+            assert_eq!(private, gradient(&other_public, RecordPart::Private), "{model}");
+            // Both parts say something, and something else if they show something else.
+            assert_ne!(private, gradient(&other_private, RecordPart::Private), "{model}");
+            assert_ne!(public, gradient(&other_public, RecordPart::Public), "{model}");
+        }
+    }
+}
+
+/// By how much one step without noise moves the parameters.
+fn moved(prepared: &Prepared, public: (Purpose, Purpose)) -> Vec<f32> {
+    let mut trainer = Trainer::new(prepared, &mut Vec::new()).unwrap();
+    trainer.parts.iter_mut().for_each(|part| part.noise = None);
+    let master = MasterKey::from_seed(3);
+    let mut private = loader(prepared, RecordPart::Private, OWN);
+    let mut public = loader(prepared, RecordPart::Public, public);
+    trainer.step(&mut private, Some(&mut public), &StepKeys::of(&master), 0).unwrap();
+    let after = trainer.weights().unwrap().values().to_vec();
+    prepared.parameters.values().iter().zip(after).map(|(before, after)| before - after).collect()
+}
+
+#[test]
+fn a_step_is_the_sum_of_both_parts() {
+    let flat = |max_norm| Clipping::Flat { max_norm };
+    let modes = [
+        ("", OTHER, Clipping::Off, 1.0),
+        ("[masked]\npublic_weight = 0.25\n", OTHER, Clipping::Off, 0.25),
+        ("[masked]\npublic_gradient = 'coupled'\n", OWN, Clipping::Off, 1.0),
+        ("[masked]\npublic_gradient = 'coupled-clipped'\npublic_clip = 3.0\n", OWN, flat(3.0 * CLIP), 1.0),
+        ("[masked]\npublic_gradient = 'coupled-clipped'\npublic_clip = 0.01\n", OWN, flat(0.01 * CLIP), 1.0),
+    ];
+    for (mode, keys, clipping, weight) in modes {
+        let folder = tempfile::tempdir().unwrap();
+        let prepared = prepared(folder.path(), (1, 2), &format!("[model]\nname = 'vit-ti-8'\n{mode}"));
+        let private = gradient(&prepared, RecordPart::Private, OWN, &flat(CLIP));
+        let public = gradient(&prepared, RecordPart::Public, keys, &clipping);
+        let moved = moved(&prepared, keys);
+        let largest = moved.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+        for ((private, public), moved) in private.iter().zip(&public).zip(&moved) {
+            let want = (private + weight * public) / BATCH as f32;
+            assert!((want - moved).abs() <= 2e-6 * largest.max(1.0), "{mode}: {want} and {moved}");
+        }
+        assert!(public.iter().any(|value| *value != 0.0) && private.iter().any(|value| *value != 0.0));
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_by_name() {
+    for (rest, key) in [
+        ("----[model]\nname = 'small-cnn'\n[masked]\npass = 'tokens'\n", "masked.pass"),
+        ("augment = ['equalize']\n----[model]\nname = 'vit-ti-8'\n", "data.augment"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Prepared::new(&request(folder.path(), (1, 2), rest)).err().unwrap();
+        assert!(error.to_string().contains(key) && error.hint().is_some(), "{error}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut request = request(folder.path(), (1, 2), "[model]\nname = 'vit-ti-8'\n");
+    request.spec.performance.device = Some(dapple_plan::spec::DeviceChoice::Cuda(0));
+    let error = Trainer::new(&Prepared::new(&request).unwrap(), &mut Vec::new()).err().unwrap();
+    assert!(error.to_string().starts_with("performance.device: private and public parts"), "{error}");
+    std::fs::remove_file(folder.path().join("masks/0/000.json")).unwrap();
+    let error = Prepared::new(&request).err().unwrap();
+    assert!(error.to_string().contains("no mask named"), "{error}");
+}
