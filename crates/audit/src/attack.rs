@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use dapple_data::rand_core::Rng;
 use dapple_data::{MasterKey, Purpose};
-use dapple_graph::ParameterId;
 use dapple_plan::{Plan, Sampling};
 use dapple_train::{Completed, Rehearsal, Request, TrainError, complete};
 use serde::Serialize;
 
-use crate::canaries::{Canaries, Pattern};
+use crate::canaries::{Canaries, CanaryWeights, Pattern};
 use crate::error::AuditError;
 use crate::evidence::Evidence;
 use crate::guesses::{self, Guesses};
@@ -33,7 +32,7 @@ pub struct Options {
     pub confidence: f64,
     /// What the canaries show.
     pub pattern: Pattern,
-    /// Whether the attacker is told which submodel each record updates in each step. No run tells it, and a certificate that counts on its
+    /// Whether the attacker is told which submodel each record updates in each step, or which nodes its dropout keeps. No run tells it, and a certificate that counts on its
     /// being hidden says nothing about such an attacker: this shows how much the secret is worth.
     pub tells_submodels: bool,
 }
@@ -184,7 +183,7 @@ fn learning_rate(plan: &Plan) -> f64 {
 fn gather(
     rehearsal: &mut Rehearsal,
     canaries: usize,
-    (weights, tells_submodels): (&[ParameterId], bool),
+    (weights, tells_submodels): (&[CanaryWeights], bool),
     (plan, learning_rate): (&Plan, f64),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<f64>, AuditError> {
@@ -202,10 +201,11 @@ fn gather(
                 (0..canaries).map(|canary| rehearsal.submodel(canary).filter(|_| tells_submodels)).collect();
             let Some(parameters) = rehearsal.step()? else { return Ok(total) };
             for (canary, (total, before)) in total.iter_mut().zip(&mut before).enumerate() {
-                for ((moved, before), &weights) in moved.iter_mut().zip(&mut *before).zip(weights) {
-                    let own = parameters.get(weights);
+                for ((moved, before), weights) in moved.iter_mut().zip(&mut *before).zip(weights) {
+                    let own = parameters.get(weights.id);
                     let each = own.len() / canaries;
-                    let after = along(&own[canary * each..][..each]);
+                    let own = &own[canary * each..][..each];
+                    let after = weights.unit.map_or_else(|| along(own), |unit| f64::from(own[unit]));
                     *moved = (after - *before) * scale;
                     *before = after;
                 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dapple_data::{DataError, Dataset, Image, SubmodelLaw, Subset, Target, Values};
 use dapple_geometry::{Mask, Placement, Region, Size};
-use dapple_graph::op::{AdaptiveAvgPool, Add, Concat, ParameterValue, Reshape, Slice};
+use dapple_graph::op::{AdaptiveAvgPool, Add, Concat, Dropout, ParameterValue, Reshape, Slice};
 use dapple_graph::{
     ConvSpec, Graph, GraphBuilder, GraphError, Init, LinearNames, Loss, NodeId, ParameterId, Parameters,
     Window,
@@ -59,14 +59,42 @@ pub(crate) struct Canaries {
     region: Option<Mask>,
     /// Whether there are weights that every record updates.
     shared: bool,
-    /// Blocks that are dealt out to submodels, each with weights for every canary; 0 if the model is not split.
-    blocks: usize,
+    split: CanarySplit,
 }
 
-/// How many blocks the model of an audit has: as many as the largest number of submodels that they are dealt out to.
-pub(crate) fn blocks(part: &Plan) -> usize {
-    let most = SubmodelLaw::of(part).and_then(|law| law.counts().max()).unwrap_or(0);
-    usize::try_from(most).unwrap_or(usize::MAX)
+/// How the model of an audit is split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CanarySplit {
+    /// Not at all.
+    Whole,
+    /// So many blocks are dealt out to submodels, each with weights for every canary.
+    Blocks(usize),
+    /// Dropout keeps or drops [`UNITS`] nodes, behind each of which lie weights for every canary.
+    Units,
+}
+
+/// The nodes of an audited model that dropout may drop: so many that a record hardly ever drops all of them and adds nothing, and so few that
+/// an attacker can weigh every mask.
+pub(crate) const UNITS: usize = 6;
+
+impl CanarySplit {
+    /// The split of a plan's model. Blocks are as many as the largest number of submodels that they are dealt out to.
+    pub(crate) fn of(part: &Plan) -> Self {
+        let most = SubmodelLaw::of(part).and_then(|law| law.counts().max());
+        match most {
+            Some(most) => Self::Blocks(usize::try_from(most).unwrap_or(usize::MAX)),
+            None if part.split().is_some() => Self::Units,
+            None => Self::Whole,
+        }
+    }
+}
+
+/// Weights of the model that are the canaries' own: a parameter in which one canary comes after the other, with equally many weights.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CanaryWeights {
+    pub(crate) id: ParameterId,
+    /// Which one of a canary's weights is meant; all of them if there is none.
+    pub(crate) unit: Option<usize>,
 }
 
 impl Canaries {
@@ -92,7 +120,8 @@ impl Canaries {
                 "cancelling canaries have weights for views of one size, and phases may have several";
             return Err(AuditError::Image { problem: problem.to_owned() });
         }
-        if pattern == Pattern::Cancelling && blocks(&parts[0]) > 0 {
+        let split = CanarySplit::of(&parts[0]);
+        if pattern == Pattern::Cancelling && split != CanarySplit::Whole {
             let problem = "cancelling canaries have one layer, which cannot be split into submodels";
             return Err(AuditError::Split { problem: problem.to_owned() });
         }
@@ -101,8 +130,8 @@ impl Canaries {
             _ => None,
         };
         let shared = parts[0].split().is_none_or(|split| split.nonsplit_norm() > 0.0);
-        let (relation, blocks) = (plan.relation(), blocks(&parts[0]));
-        Ok(Self { pattern, size, records, coins, relation, region, shared, blocks })
+        let relation = plan.relation();
+        Ok(Self { pattern, size, records, coins, relation, region, shared, split })
     }
 
     /// A model whose gradient at a canary touches only the canary's own weights, downhill for heads and uphill for tails, and whose
@@ -112,16 +141,14 @@ impl Canaries {
         let mut b = GraphBuilder::new(shape);
         let pixels: usize = shape[1..].iter().product();
         let scores = match self.pattern {
-            Pattern::Plain if self.blocks > 0 => {
-                let colour = b.conv("colour", b.input(), ConvSpec::new(1, Window::square(1)))?;
-                let mean = b.add("mean", AdaptiveAvgPool(vec![1, 1]), &[colour])?;
-                self.split_scores(&mut b, mean)?
-            }
             Pattern::Plain => {
                 let colour = b.conv("colour", b.input(), ConvSpec::new(1, Window::square(1)))?;
                 let mean = b.add("mean", AdaptiveAvgPool(vec![1, 1]), &[colour])?;
-                let scores = b.conv("canaries", mean, ConvSpec::new(coins, Window::square(1)))?;
-                b.add("scores", Reshape(vec![coins]), &[scores])?
+                match self.split {
+                    CanarySplit::Whole => self.shared_scores(&mut b, "scores", mean)?,
+                    CanarySplit::Blocks(blocks) => self.split_scores(&mut b, blocks, mean)?,
+                    CanarySplit::Units => self.dropped_scores(&mut b, mean)?,
+                }
             }
             Pattern::Cancelling => {
                 let row = b.add("pixels", Reshape(vec![pixels]), &[b.input()])?;
@@ -135,7 +162,11 @@ impl Canaries {
         graph.set_trainable(|name| self.weight_names().iter().any(|weights| weights == name));
         let mut parameters = Parameters::zeros(&graph);
         let red = RED * pixels as f32;
-        for (name, values) in [("colour.weight", &[red, 0.0, -red][..]), ("background", &[BACKGROUND])] {
+        for (name, values) in [
+            ("colour.weight", &[red, 0.0, -red][..]),
+            ("background", &[BACKGROUND]),
+            ("nodes.weight", &[1.0; UNITS]),
+        ] {
             if let Some(id) = graph.find_parameter(name) {
                 parameters.get_mut(id).copy_from_slice(values);
             }
@@ -151,23 +182,42 @@ impl Canaries {
         Subset::new(Arc::new(Self { records: black + POOL, ..self.clone() }), (black..black + POOL).collect())
     }
 
+    /// The scores of all canaries from the mean colour, by weights that every record updates.
+    fn shared_scores(&self, b: &mut GraphBuilder, name: &str, mean: NodeId) -> Result<NodeId, GraphError> {
+        let coins = self.coins.len();
+        let scores = b.conv("canaries", mean, ConvSpec::new(coins, Window::square(1)))?;
+        b.add(name, Reshape(vec![coins]), &[scores])
+    }
+
+    /// The scores of all canaries from nodes that all show the mean colour and that dropout may drop, beside those that every record updates.
+    fn dropped_scores(&self, b: &mut GraphBuilder, mean: NodeId) -> Result<NodeId, GraphError> {
+        let nodes = b.conv("nodes", mean, ConvSpec::new(UNITS, Window::square(1)))?;
+        let nodes = b.add("nodes in a row", Reshape(vec![UNITS]), &[nodes])?;
+        let kept = b.add("kept", Dropout::of_values(0.5), &[nodes])?;
+        let (zero, weight) = (Init::Constant(0.0), split_weights(0));
+        let names = LinearNames { node: "split scores", weight: &weight, bias: None };
+        let split = b.linear_named(names, kept, self.coins.len(), zero, zero)?;
+        if !self.shared {
+            return Ok(split);
+        }
+        let shared = self.shared_scores(b, "shared scores", mean)?;
+        b.add("scores", Add, &[shared, split])
+    }
+
     /// The scores of all canaries from the mean colour, by residual blocks each of which has weights of its own for every canary. What passes
     /// from block to block are the scores and, behind them, the colour.
-    fn split_scores(&self, b: &mut GraphBuilder, mean: NodeId) -> Result<NodeId, GraphError> {
+    fn split_scores(&self, b: &mut GraphBuilder, blocks: usize, mean: NodeId) -> Result<NodeId, GraphError> {
         let coins = self.coins.len();
         let colour = b.add("colour of all", Reshape(vec![1]), &[mean])?;
         let first = match self.shared {
-            true => {
-                let scores = b.conv("canaries", mean, ConvSpec::new(coins, Window::square(1)))?;
-                b.add("first scores", Reshape(vec![coins]), &[scores])?
-            }
+            true => self.shared_scores(b, "first scores", mean)?,
             false => {
                 let none = b.parameter("no scores", &[coins], Init::Constant(0.0), true)?;
                 b.add("first scores", ParameterValue(none), &[])?
             }
         };
         let mut state = b.add("state", Concat { axis: 0 }, &[first, colour])?;
-        for block in 0..self.blocks {
+        for block in 0..blocks {
             b.block();
             let name = |part: &str| format!("split.{block}.{part}");
             let colour = b.add(&name("colour"), Slice { axis: 0, start: coins, end: coins + 1 }, &[state])?;
@@ -184,22 +234,36 @@ impl Canaries {
         b.add("scores", Slice { axis: 0, start: 0, end: coins }, &[state])
     }
 
-    /// Names of the parameters that hold the canaries' weights: those that every record updates, then those of each block.
+    /// Names of the parameters that hold the canaries' weights: those that every record updates, then those that are split.
     fn weight_names(&self) -> Vec<String> {
         let shared = self.shared.then(|| WEIGHTS.to_owned());
-        shared.into_iter().chain((0..self.blocks).map(split_weights)).collect()
+        let split = match self.split {
+            CanarySplit::Whole => 0,
+            CanarySplit::Blocks(blocks) => blocks,
+            CanarySplit::Units => 1,
+        };
+        shared.into_iter().chain((0..split).map(split_weights)).collect()
     }
 
-    /// The parameters that hold the canaries' own weights, in the order in which [`Evidence`](crate::evidence::Evidence) takes them. In each,
-    /// one canary comes after the other, with equally many weights. Their names are the same in the models for views of all shapes.
-    pub(crate) fn weights(&self) -> Result<Vec<ParameterId>, GraphError> {
+    /// The canaries' own weights, in the order in which [`Evidence`](crate::evidence::Evidence) takes them: those that every record updates,
+    /// then those of each block or node. Their names are the same in the models for views of all shapes.
+    pub(crate) fn weights(&self) -> Result<Vec<CanaryWeights>, GraphError> {
         let (graph, _) = self.model(&[self.channels(), 1, 1])?;
-        let find = |name: String| graph.find_parameter(&name).ok_or(GraphError::Unknown(name));
-        self.weight_names().into_iter().map(find).collect()
+        let mut all = Vec::new();
+        for name in self.weight_names() {
+            let id = graph.find_parameter(&name).ok_or(GraphError::Unknown(name.clone()))?;
+            match self.split {
+                CanarySplit::Units if name != WEIGHTS => {
+                    all.extend((0..UNITS).map(|unit| CanaryWeights { id, unit: Some(unit) }));
+                }
+                _ => all.push(CanaryWeights { id, unit: None }),
+            }
+        }
+        Ok(all)
     }
 }
 
-/// The name of the weights of a block.
+/// The name of the weights of a block, or of those behind all nodes.
 fn split_weights(block: usize) -> String {
     format!("split.{block}.canaries.weight")
 }

@@ -3,7 +3,7 @@
 use dapple_data::SubmodelLaw;
 use dapple_plan::{Plan, Relation};
 
-use crate::canaries::blocks;
+use crate::canaries::{CanarySplit, UNITS};
 
 /// How a step treats a canary, as the plan says.
 #[derive(Debug, Clone)]
@@ -18,31 +18,44 @@ pub(crate) struct Evidence {
 }
 
 /// Where a canary's contribution lies among its weights: those that every record updates come first, if there are any, and then one for each
-/// block that is dealt out to the submodels.
+/// block that is dealt out to the submodels, or for each node that dropout may drop.
 #[derive(Debug, Clone)]
 struct ContributionPlaces {
     /// How long it is in the weights that every record updates, in clip norms; 0 if there are none.
     shared: f64,
     /// How long it is in the submodel that the record drew.
     split: f64,
-    /// The probability of each submodel, and its blocks; none if the model is not split.
+    /// The probability of each submodel, and its blocks or nodes; none if the model is not split.
     submodels: Vec<(f64, Vec<usize>)>,
 }
 
 impl ContributionPlaces {
     fn new(part: &Plan) -> Self {
-        let (Some(split), Some(law)) = (part.split(), SubmodelLaw::of(part)) else {
+        let Some(split) = part.split() else {
             return Self { shared: 1.0, split: 0.0, submodels: Vec::new() };
         };
-        let ways = law.counts().zip(law.probabilities());
-        let submodels = ways.flat_map(|(count, probability)| {
-            // Blocks are dealt out in turn.
-            let own =
-                move |submodel: u64| (0..blocks(part)).filter(move |block| *block as u64 % count == submodel);
-            (0..count).map(move |submodel| (probability, own(submodel).collect()))
-        });
-        Self { shared: split.nonsplit_norm(), split: split.split_norm(), submodels: submodels.collect() }
+        let submodels = match (SubmodelLaw::of(part), CanarySplit::of(part)) {
+            (Some(law), CanarySplit::Blocks(blocks)) => dealt(&law, blocks),
+            _ => masks(),
+        };
+        Self { shared: split.nonsplit_norm(), split: split.split_norm(), submodels }
     }
+}
+
+/// The submodels to which blocks are dealt out in turn, each with its probability.
+fn dealt(law: &SubmodelLaw, blocks: usize) -> Vec<(f64, Vec<usize>)> {
+    let ways = law.counts().zip(law.probabilities());
+    let submodels = ways.flat_map(|(count, probability)| {
+        let own = move |submodel: u64| (0..blocks).filter(move |block| *block as u64 % count == submodel);
+        (0..count).map(move |submodel| (probability, own(submodel).collect()))
+    });
+    submodels.collect()
+}
+
+/// The nodes that each mask of dropout keeps. All masks are equally likely, and a mask's number has a binary digit for each node.
+fn masks() -> Vec<(f64, Vec<usize>)> {
+    let kept = |mask: usize| (0..UNITS).filter(|node| mask >> node & 1 == 1).collect();
+    (0..1 << UNITS).map(|mask| (0.5f64.powi(UNITS as i32), kept(mask))).collect()
 }
 
 impl Evidence {
@@ -76,6 +89,10 @@ impl Evidence {
         let (rest, own) = values.split_at(usize::from(*shared > 0.0));
         let of_rest: f64 = rest.iter().map(|value| along(*shared, sign * value)).sum();
         let of_submodel = |blocks: &[usize]| {
+            // Where every node is dropped, there is no contribution.
+            if blocks.is_empty() {
+                return 0.0;
+            }
             let sum: f64 = blocks.iter().map(|&block| own[block]).sum();
             along(*split, sign * sum / (blocks.len() as f64).sqrt())
         };

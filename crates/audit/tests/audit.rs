@@ -125,6 +125,15 @@ fn split_models_are_audited() {
             "partition.submodels = 4\nsampling.scheme = 'balanced'\nsampling.per_record = 4\nprivacy.noise_multiplier = 0.6",
         ),
         ("replace", "partition.submodels = 2\nprivacy.relation = 'replace'"),
+        ("dropout", "partition.dropout = 0.5"),
+        (
+            "dropout of a part",
+            "partition.dropout = 0.5\npartition.split_norm = 0.8\npartition.nonsplit_norm = 0.6\npipeline.views = 2",
+        ),
+        (
+            "dropout in balanced steps",
+            "partition.dropout = 0.5\nsampling.scheme = 'balanced'\nsampling.per_record = 4\nprivacy.noise_multiplier = 0.6",
+        ),
     ] {
         let audit = audited(more);
         assert!(!audit.contradicts(), "{name}: {audit:?}");
@@ -148,6 +157,17 @@ fn an_attacker_who_is_told_the_submodels_is_not_covered() {
     let cancelling = Options { pattern: Pattern::Cancelling, ..Options::default() };
     let error = audit(&request("partition.submodels = 2"), &cancelling, &mut |_, _| {}).unwrap_err();
     assert!(matches!(error, AuditError::Split { .. }));
+}
+
+/// The same for masks of dropout. Two submodels hide less than many, so it takes more canaries and a larger delta to tell the two attackers apart.
+#[test]
+fn an_attacker_who_is_told_the_masks_is_not_covered() {
+    let more = "partition.dropout = 0.5\nprivacy.noise_multiplier = 2.0\nprivacy.delta = 0.1\nsampling.batch = 5000\nsampling.records = 5000\nsampling.steps = 6";
+    let options = |tells_submodels| Options { tells_submodels, canaries: Some(5_000), ..Options::default() };
+    let [hidden, told] =
+        [false, true].map(|told| audit(&request(more), &options(told), &mut |_, _| {}).unwrap());
+    assert!(!hidden.contradicts() && hidden.epsilon_lower_bound > 0.2, "{hidden:?}");
+    assert!(told.contradicts(), "{told:?}");
 }
 
 /// Catches certificates for more noise than is added, and for a smaller patch than is protected.
