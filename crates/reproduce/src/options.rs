@@ -61,7 +61,7 @@ pub(crate) struct Training {
     /// How much is trained: minutes, hours or days on a few cores [default: tiny]
     #[arg(long, value_name = "SCALE", help_heading = "Training")]
     pub(crate) scale: Option<TrainingScale>,
-    /// The data: IDX files of MNIST for patch/table1, train/ and test/ for patch/fig13 and patch/fig5, Cityscapes for patch/fig5 in full, a folder for each data set for mix/*
+    /// The data: IDX files of MNIST for patch/table1, train/ and test/ for patch/fig13 and patch/fig5, Cityscapes for patch/fig5 in full, a folder for each data set for mix/* and partition/*
     #[arg(long, value_name = "DIR", help_heading = "Training")]
     pub(crate) data: Option<PathBuf>,
     /// Trains this model of the paper's classifiers only

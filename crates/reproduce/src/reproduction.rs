@@ -148,7 +148,7 @@ mod tests {
         for (id, heading) in [
             ("patch/fig13", "Figure 13: It"),
             ("partition/table1-noise", "Table 1: It"),
-            ("partition/section4.2", "Section 4.2: It"),
+            ("partition/section4.2-noise", "Section 4.2: It"),
             ("mask/theorem1", "Theorem 1: It"),
         ] {
             let entry = CatalogueEntry { id, title: "It", section: "1", paper: Paper::PatchLevel };

@@ -1,5 +1,5 @@
 //! `partition/*`: the figures of *Leveraging Randomness in Model and Data Partitioning for Privacy Amplification* (D in what follows), and
-//! the noise of its tables.
+//! the noise and the accuracies of its tables.
 
 mod claims;
 mod compute;
@@ -7,6 +7,7 @@ mod draw;
 mod figures;
 mod price;
 mod tables;
+mod trained;
 
 use dapple_plan::number;
 use dapple_report::{Cell, Column, Figure, Table, TableRows};
@@ -42,9 +43,9 @@ const COLUMNS: &[&str] = &[
     "delta",
 ];
 
-/// The figures of D, then its tables.
+/// The figures of D, then the noise of its tables and their accuracies.
 pub(crate) fn all() -> impl Iterator<Item = RegisteredReproduction> {
-    figures::all().into_iter().map(RegisteredReproduction::new).chain(tables::all())
+    figures::all().into_iter().map(RegisteredReproduction::new).chain(tables::all()).chain(trained::all())
 }
 
 impl Reproduction for PartitionFigure {

@@ -15,8 +15,8 @@ use crate::error::{ReproduceError, Result};
 use crate::registry::RegisteredReproduction;
 use crate::{CatalogueEntry, Digest, Reproduction, ReproductionOptions, Watch};
 
-const EPSILON: f64 = 8.0;
-const DELTA: f64 = 1e-5;
+pub(super) const EPSILON: f64 = 8.0;
+pub(super) const DELTA: f64 = 1e-5;
 
 struct PartitionTable {
     entry: CatalogueEntry,
@@ -117,7 +117,7 @@ fn tables() -> Vec<PartitionTable> {
             ],
         },
         PartitionTable {
-            entry: entry("partition/section4.2", "Noise of balanced and Poisson sampling", "4.2"),
+            entry: entry("partition/section4.2-noise", "Noise of balanced and Poisson sampling", "4.2"),
             subtitle: "ε = 8 at δ = 10⁻⁵",
             entries: vec![
                 run("655 of 2000 steps, Poisson: 10.20", 10.20, poisson(0.3275, 1, (1.0, 0.0)), 2000),
