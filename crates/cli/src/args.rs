@@ -10,8 +10,8 @@ use dapple_plan::BracketPrecision;
 use dapple_plan::spec::keys::{KEYS, Key, Kind};
 
 use crate::verbs::{
-    account, audit, budget, calibrate, choose, completions, data, demo, eval, inclusion, keys, man, measure,
-    models, predict, profile, report, reproduce, sweep, sweep_train, train, verify,
+    account, audit, budget, calibrate, choose, completions, data, demo, eval, inclusion, keys, man, mask,
+    measure, models, predict, profile, report, reproduce, sweep, sweep_train, train, verify,
 };
 
 /// Differentially private training of vision models that counts every source of randomness.
@@ -51,6 +51,7 @@ pub(crate) enum Verb {
     Audit(audit::Arguments),
     Reproduce(reproduce::Arguments),
     Data(data::Arguments),
+    Mask(mask::Arguments),
     Keys(keys::Arguments),
     Models(models::Arguments),
     Completions(completions::Arguments),

@@ -61,6 +61,7 @@ fn balanced_sampling_and_submodels() {
     snapshot("account_split_replace", &account(&format!("{split} --relation replace")));
     let dropout = "--batch 600 --steps 50 --dropout 0.5 --split-norm 1 --nonsplit-norm 0.25";
     snapshot("account_dropout", &account(&format!("{dropout} --statement")));
+    snapshot("account_dropout_explain", &account(&format!("{dropout} --explain")));
     snapshot("account_split_rdp", &account(&format!("{split} --accountant rdp")));
 }
 

@@ -35,6 +35,17 @@ fn plans_of_training_are_audited() {
     assert!((4.9..=5.0).contains(&certified) && answer["relation"] == "patch", "{answer}");
 }
 
+/// Whoever is told the submodels measures more than is certified, which is no fault of the training.
+#[test]
+fn what_the_secret_is_worth_is_measured() {
+    let plan = "--batch 1000 --records 1000 --steps 24 --noise-multiplier 2 --delta 0.01 --submodels 16 --device cpu";
+    let answer = dapple(&format!("audit {plan} --set train.seed=11 --tell-submodels --json")).json();
+    let number = |key: &str| answer[key].as_f64().unwrap();
+    assert!(number("epsilon_lower_bound") > number("epsilon_certified"), "{answer}");
+    assert!(answer["assumptions"].to_string().contains("told which submodel"), "{answer}");
+    assert_eq!(dapple(&format!("audit {PLAN} --tell-submodels")).code, 2);
+}
+
 #[test]
 fn text_and_refusals() {
     let text = dapple(&format!("audit {PLAN} --canaries 1 --confidence 0.999 --set train.seed=3"));

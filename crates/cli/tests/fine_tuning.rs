@@ -67,7 +67,10 @@ fn the_five_lines_train_and_the_commands_behind_them_run() {
     assert!(said.contains("warning: head is made anew"), "{said}");
     assert!(said.contains("has none for 2 classes"), "{said}");
     assert!(String::from_utf8_lossy(&evaluated.stdout).contains("accuracy"));
-    assert!(String::from_utf8_lossy(&predicted.stdout).contains("dog"));
+    // The noise decides which of the two it is.
+    let answer = String::from_utf8_lossy(&predicted.stdout);
+    let names = |line: &str| line.split_whitespace().any(|word| ["cat", "dog"].contains(&word));
+    assert!(answer.lines().any(|line| line.contains("cat/0.png") && names(line)), "{answer}");
     assert!(root.join("runs/first/adapters.safetensors").is_file());
     let described = std::fs::read_to_string(root.join("runs/first/model.json")).unwrap();
     assert!(described.contains("\"names\": \"timm\""), "{described}");

@@ -30,6 +30,7 @@ fn help_of_every_verb() {
         "reproduce",
         "data",
         "data get",
+        "mask",
         "keys",
         "models",
         "completions",

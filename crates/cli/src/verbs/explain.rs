@@ -104,7 +104,22 @@ fn drawing(plan: &Plan) -> String {
 fn splitting(plan: &Plan, split: &Split) -> String {
     let least = if split.partitions().len() > 1 { " at least" } else { "" };
     let counted = if plan.counts_submodels() { "" } else { "; not counted under this relation" };
-    format!("a record updates one of these{least}, hidden among the others{counted}")
+    let made = if split.by_dropout() { ": a mask of dropout and its complement" } else { "" };
+    format!("a record updates one of these{least}, hidden among the others{made}{counted}")
+}
+
+/// The names and the meanings of the prices of a split model whose draws are known: of epsilon, and of the noise.
+fn known_draws(split: &Split) -> [(&'static str, &'static str); 2] {
+    match split.by_dropout() {
+        true => [
+            ("epsilon, known masks", "the same run if it were known which nodes dropout keeps for a record"),
+            ("noise, known masks", "the same if it were known which nodes dropout keeps for a record"),
+        ],
+        false => [
+            ("epsilon, known submodels", "the same run if it were known which submodel a record updates"),
+            ("noise, known submodels", "the same if it were known which submodel a record updates"),
+        ],
+    }
 }
 
 /// Prices the same run without the secrets that balanced sampling and submodels add.
@@ -131,9 +146,9 @@ fn revealed(plan: &Plan, precision: BracketPrecision) -> Result<Vec<Factor>, Pla
         let meaning = "the same run with a coin for each record and step, at the same rate";
         factors.push(compare("epsilon, poisson", plan.with_independent_steps(), meaning)?);
     }
-    if plan.counts_submodels() {
-        let meaning = "the same run if it were known which submodel a record updates";
-        factors.push(compare("epsilon, known submodels", plan.with_known_submodels(), meaning)?);
+    if let Some(split) = plan.split().filter(|_| plan.counts_submodels()) {
+        let [(name, meaning), _] = known_draws(split);
+        factors.push(compare(name, plan.with_known_submodels(), meaning)?);
         let rdp = reported(plan.price_rdp())?.map(|certificate| certificate.epsilon.upper);
         let meaning = "the same run by Rényi divergences, as in the paper on partitioning".to_owned();
         factors.push(Factor { name: "epsilon, rényi", value: rdp, meaning });
@@ -147,9 +162,8 @@ fn worth(
     certificate: &Certificate,
     precision: BracketPrecision,
 ) -> Result<Vec<Factor>, PlanError> {
-    if plan.split().is_none() {
-        return Ok(Vec::new());
-    }
+    let Some(split) = plan.split() else { return Ok(Vec::new()) };
+    let [_, (known, known_meaning)] = known_draws(split);
     let mut factors = Vec::new();
     for (source, name, meaning) in [
         (
@@ -157,11 +171,7 @@ fn worth(
             "noise, no sampling",
             "the noise multiplier that this epsilon would take if every step saw every record",
         ),
-        (
-            RandomnessSource::Submodels,
-            "noise, known submodels",
-            "the same if it were known which submodel a record updates",
-        ),
+        (RandomnessSource::Submodels, known, known_meaning),
         (RandomnessSource::Crops, "noise, no crop", "the same if every view showed the region"),
     ] {
         let value = plan.noise_without(source, certificate.epsilon.upper, precision)?;

@@ -13,6 +13,7 @@ mod explain;
 pub(crate) mod inclusion;
 pub(crate) mod keys;
 pub(crate) mod man;
+pub(crate) mod mask;
 pub(crate) mod measure;
 pub(crate) mod models;
 pub(crate) mod predict;
@@ -49,6 +50,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Audit(arguments) => audit::run(&arguments),
         Verb::Reproduce(arguments) => reproduce::run(&arguments),
         Verb::Data(arguments) => data::run(&arguments),
+        Verb::Mask(arguments) => mask::run(&arguments),
         Verb::Keys(arguments) => keys::run(&arguments),
         Verb::Models(arguments) => models::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),

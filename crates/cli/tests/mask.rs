@@ -1,0 +1,128 @@
+//! `dapple mask`: from boxes to masks that a plan trains with.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+
+use common::dapple_with;
+use insta::assert_snapshot;
+
+/// Three pictures of 8x8, with boxes, with a mask, and with none of either.
+fn folder(folder: &Path) {
+    for name in ["pictures/cat", "pictures/dog", "boxes/cat", "boxes/dog"] {
+        std::fs::create_dir_all(folder.join(name)).unwrap();
+    }
+    let picture = |value: u8| image::RgbImage::from_pixel(8, 8, image::Rgb([value, 100, 200]));
+    for (name, value) in [("cat/a", 10), ("cat/b", 20), ("dog/c", 30)] {
+        picture(value).save(folder.join(format!("pictures/{name}.png"))).unwrap();
+    }
+    std::fs::write(folder.join("boxes/cat/a.json"), r#"[{"bbox": [3, 3, 1.5, 0.5], "score": 0.9}]"#).unwrap();
+    std::fs::write(folder.join("boxes/cat/b.csv"), "xmin,ymin,xmax,ymax\n").unwrap();
+    image::GrayImage::from_pixel(8, 8, image::Luma([1])).save(folder.join("boxes/dog/c.png")).unwrap();
+}
+
+fn mask(folder: &Path, name: &str) -> Vec<String> {
+    let picture = image::open(folder.join(name)).unwrap().into_luma8();
+    let row = |row: &[u8]| row.iter().map(|&value| if value == 0 { '.' } else { '#' }).collect();
+    picture.as_raw().chunks(8).map(row).collect()
+}
+
+#[test]
+fn boxes_become_masks_and_are_counted() {
+    let run = dapple_with("mask pictures --from boxes --out masks", folder);
+    assert_snapshot!(run.stdout, @"
+    pictures                  3
+    without private           1
+    without public            1
+    private pixels            34.38% (of a picture, 0.00% to 100.00%)
+    ");
+    let masks = run.folder.path().join("masks");
+    assert_eq!(mask(&masks, "cat/a.png")[3], "...##...");
+    assert_eq!(mask(&masks, "cat/a.png")[4], "........");
+    assert!(mask(&masks, "dog/c.png").iter().all(|row| row == "########"));
+    assert!(mask(&masks, "cat/b.png").iter().all(|row| row == "........"));
+}
+
+#[test]
+fn masks_are_dilated_and_rounded_out_to_tokens() {
+    let run = dapple_with(
+        "mask pictures --from boxes --dilate 1 --tokens 4 --round-out --out masks --overlay shown --json",
+        folder,
+    );
+    let answer = run.json();
+    assert_eq!((&answer["tokens"]["tokens"], &answer["tokens"]["private_tokens"]), (&12.into(), &8.into()));
+    assert_eq!(answer["private_pixels"], 128);
+    assert!(mask(&run.folder.path().join("masks"), "cat/a.png").iter().all(|row| row == "########"));
+    let shown = image::open(run.folder.path().join("shown/cat/a.png")).unwrap().into_rgb8();
+    assert_eq!(shown.get_pixel(0, 0), &image::Rgb([133, 50, 100]));
+    let plain = image::open(run.folder.path().join("shown/cat/b.png")).unwrap().into_rgb8();
+    assert_eq!(plain.get_pixel(0, 0), &image::Rgb([20, 100, 200]));
+}
+
+#[cfg(unix)]
+#[test]
+fn any_program_that_prints_boxes_is_a_detector() {
+    let detector = |answer: &str| {
+        let script = format!("#!/bin/sh\ncase \"$1\" in *cat*) {answer};; *) echo '[]';; esac\n");
+        move |folder_path: &Path| {
+            use std::os::unix::fs::PermissionsExt;
+            folder(folder_path);
+            let path = folder_path.join("detect");
+            std::fs::write(&path, &script).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    };
+    let run = |answer| dapple_with("mask pictures --detector ./detect --out masks --quiet", detector(answer));
+    let good = run("echo x,y,w,h; echo 0,0,6,1");
+    assert_eq!(good.code, 0, "{}", good.stderr);
+    assert_eq!(
+        mask(&good.folder.path().join("masks"), "cat/b.png")[..3],
+        ["#######.", "#######.", "........"]
+    );
+    assert_eq!(mask(&good.folder.path().join("masks"), "dog/c.png")[0], "........");
+    for (answer, said) in [
+        ("exit 3", "failed: exit status: 3"),
+        ("echo hello", "said something else: its answer.csv: not a mask: no columns xmin"),
+        ("echo '{'", "its answer.json: not a mask: EOF"),
+    ] {
+        let bad = run(answer);
+        assert_eq!((bad.code, bad.stdout.as_str()), (1, ""), "{said}");
+        assert!(bad.stderr.contains(said) && bad.stderr.contains("hint: "), "{said}: {}", bad.stderr);
+    }
+}
+
+#[test]
+fn what_is_no_mask_is_refused_with_its_name() {
+    for (file, text, said) in [
+        ("boxes/cat/a.json", "{", "boxes/cat/a.json: not a mask: EOF"),
+        ("boxes/cat/a.csv", "x,y,w,h\n", "more than one mask named boxes/cat/a.png, .npy, .json or .csv"),
+    ] {
+        let run = dapple_with("mask pictures --from boxes", |path| {
+            folder(path);
+            std::fs::write(path.join(file), text).unwrap();
+        });
+        assert_ne!(run.code, 0);
+        assert!(run.stderr.contains(said) && run.stderr.contains("hint: "), "{said}: {}", run.stderr);
+    }
+    let neither = dapple_with("mask pictures", folder);
+    assert_eq!(neither.code, 2);
+}
+
+/// Masks and overlays have the names of the pictures, which they must not replace.
+#[test]
+fn nothing_is_written_over_pictures_or_masks() {
+    for (flags, says) in [
+        ("--from boxes --out pictures", "--out is the folder of the pictures"),
+        ("--from boxes --out ./boxes/../pictures/", "--out is the folder of the pictures"),
+        ("--from boxes --overlay pictures", "--overlay is the folder of the pictures"),
+        ("--from boxes --out boxes", "--out is the folder of --from"),
+        ("--from boxes --out masks --overlay masks", "--overlay is the folder of --out"),
+    ] {
+        let run = dapple_with(&format!("mask pictures {flags}"), folder);
+        assert_eq!(run.code, 2, "{flags}: {}", run.stderr);
+        assert!(run.stderr.contains(says) && run.stderr.contains("hint: give"), "{}", run.stderr);
+        assert_eq!(run.files(), ["boxes", "pictures"], "{flags}");
+    }
+}
