@@ -96,7 +96,7 @@ class PlanKeywords(TypedDict, total=False):
     split_fraction: float | None
     """the share of the trained parameters that is split; sets both clip norms (default: 1 for a split model)"""
     dropout: float | None
-    """the dropout rate that splits the model, 0.5"""
+    """the dropout rate that splits the model, 0.5, at which all its dropout layers train"""
     split_norm: float | None
     """the clip norm of the split part, in clip norms (default: 1 for a split model)"""
     nonsplit_norm: float | None
@@ -107,6 +107,10 @@ class PlanKeywords(TypedDict, total=False):
     """where the gradient of public tokens comes from (default: decoupled for the masked relation)"""
     public_clip: float | None
     """the clip norm of public gradients in private clip norms, for coupled-clipped"""
+    masked_pass: Literal["tokens", "blank"] | None
+    """how a model sees the private, or the public, part of an image alone (default: tokens for vision transformers, blank for other models)"""
+    public_weight: float | None
+    """the weight of public gradients beside private ones, not for coupled-clipped (default: 1)"""
 
 __all__ = ["__version__", "Calibration", "Certificate", "Inclusion", "Plan", "Pld", "Rdp", "Sampler", "account", "calibrate", "inclusion", "inclusion_probability", "keywords", "profile", "sweep"]
 
