@@ -124,6 +124,17 @@ fn no_list_and_no_box_is_passed_over() {
     assert_eq!(read("a.json", br#"{"annotations": [], "boxes": []}"#, (4, 2)).unwrap(), ["....", "...."]);
 }
 
+/// A table whose lines end as on old Macs has its boxes, too, and no column of a name is passed over for another one.
+#[test]
+fn no_line_and_no_column_of_a_table_is_passed_over() {
+    for text in ["xmin,ymin,xmax,ymax,score\r0,0,3,0,0.9\r2,1,3,1,0.1\r", "x,y,w,h,\r\n0,0,3,0,\r2,1,1,0,\n"]
+    {
+        assert_eq!(read("a.csv", text.as_bytes(), (4, 2)).unwrap(), ["####", "..##"], "{text:?}");
+    }
+    let twice = read("a.csv", b"x1,y1,x2,y2,x1,y1,x2,y2\n0,0,1,1,2,1,3,1\n", (4, 2)).unwrap_err();
+    assert!(twice.contains("several columns \"x1\""), "{twice}");
+}
+
 proptest! {
     /// A box takes in every pixel that it touches, and one more where its end lies on a border.
     #[test]
