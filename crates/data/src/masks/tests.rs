@@ -135,6 +135,14 @@ fn no_line_and_no_column_of_a_table_is_passed_over() {
     assert!(twice.contains("several columns \"x1\""), "{twice}");
 }
 
+/// Differences that add up to more than 64 bits hold are no run lengths.
+#[test]
+fn runs_without_end_are_refused() {
+    let largest = "o".repeat(9) + "?";
+    let text = format!(r#"{{"size": [2, 4], "counts": "{}"}}"#, largest.repeat(40_000));
+    assert!(read("a.json", text.as_bytes(), (4, 2)).unwrap_err().contains("are no run lengths"));
+}
+
 proptest! {
     /// A box takes in every pixel that it touches, and one more where its end lies on a border.
     #[test]
