@@ -118,6 +118,9 @@ fn no_list_and_no_box_is_passed_over() {
         r#"{"detections": [{"bbox": [0, 0, 3, 0]}], "boxes": [[2, 1, 3, 1]]}"#,
         r#"[{"bbox": [0, 0, 3, 0], "box": {"xmin": 2, "ymin": 1, "xmax": 3, "ymax": 1}}]"#,
         r#"{"boxes": [[0, 0, 3, 0], [2, 1, 3, 1]], "objects": []}"#,
+        r#"[{"bbox": [0, 0, 3, 0], "objects": [{"bbox": [2, 1, 1, 0]}]}]"#,
+        r#"{"predictions": {"boxes": [[0, 0, 3, 0]]}, "objects": [{"predictions": [{"bbox": [2, 1, 1, 0]}]}]}"#,
+        r#"{"size": [2, 4], "counts": [0, 1, 1, 1, 1, 1, 1, 1, 1], "segmentation": {"size": [2, 4], "counts": [4, 4]}}"#,
     ] {
         assert_eq!(read("a.json", text.as_bytes(), (4, 2)).unwrap(), ["####", "..##"], "{text}");
     }
@@ -133,6 +136,19 @@ fn no_line_and_no_column_of_a_table_is_passed_over() {
     }
     let twice = read("a.csv", b"x1,y1,x2,y2,x1,y1,x2,y2\n0,0,1,1,2,1,3,1\n", (4, 2)).unwrap_err();
     assert!(twice.contains("several columns \"x1\""), "{twice}");
+}
+
+/// What the first of two values of a key marks is not passed over.
+#[test]
+fn json_says_nothing_twice() {
+    for text in [
+        r#"{"boxes": [[2, 1, 3, 1]], "boxes": []}"#,
+        r#"{"annotations": [{"bbox": [0, 0, 3, 0], "bbox": [2, 1, 1, 0]}]}"#,
+        r#"{"size": [2, 4], "counts": [0, 8], "counts": [8]}"#,
+    ] {
+        let error = read("a.json", text.as_bytes(), (4, 2)).unwrap_err();
+        assert!(error.contains("is given twice"), "{error}");
+    }
 }
 
 /// Differences that add up to more than 64 bits hold are no run lengths.
