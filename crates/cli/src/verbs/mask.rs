@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut counts = MaskCounts { least_private_share: 1.0, ..MaskCounts::default() };
     counts.tokens = arguments.tokens.map(|side| TokenCounts { side, ..TokenCounts::default() });
     for record in 0..pictures.len() {
-        let image = pictures.read(record)?;
+        let image = pictures.read(record)?.upright(|| pictures.place(record))?;
         let mask = match (&marked, &arguments.detector) {
             (Some(marked), _) => marked.mask(record, image.size())?,
             (None, Some(detector)) => Some(detected(detector, &pictures.place(record), &image, &limits)?),

@@ -82,7 +82,7 @@ impl Dataset for MaskedRecords {
     }
 
     fn read(&self, record: usize) -> Result<Image, DataError> {
-        self.whole.read(record)
+        self.whole.read(record)?.upright(|| self.place(record))
     }
 
     fn mask(&self, record: usize, size: Size) -> Result<Option<Mask>, DataError> {
