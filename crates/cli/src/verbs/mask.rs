@@ -1,5 +1,6 @@
 //! `dapple mask`: masks of private pixels, made from boxes, dilated, counted and shown.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
@@ -87,6 +88,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let pictures = Arc::new(ImageFolder::open_as(&arguments.pictures, &class, 0, &limits)?);
     let marked = arguments.from.as_ref().map(|from| MaskedRecords::open(pictures.clone(), from, &limits));
     let marked = marked.transpose()?;
+    let names: Vec<PathBuf> = (0..pictures.len()).map(|record| written_name(&*pictures, record)).collect();
+    arguments.refuse_taken_names(&names)?;
     let mut counts = MaskCounts { least_private_share: 1.0, ..MaskCounts::default() };
     counts.tokens = arguments.tokens.map(|side| TokenCounts { side, ..TokenCounts::default() });
     for record in 0..pictures.len() {
@@ -98,12 +101,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         };
         let mask = mask.ok_or_else(|| Failure::request("no masks", "give --from or --detector"))?;
         let mask = counts.take(mask.dilated(arguments.dilate, arguments.dilate), arguments.round_out)?;
-        let name = PathBuf::from(pictures.name(record).unwrap_or_default()).with_extension("png");
         if let Some(out) = &arguments.out {
-            write(&out.join(&name), &grey(&mask)?)?;
+            write(&out.join(&names[record]), &grey(&mask)?)?;
         }
         if let Some(overlay) = &arguments.overlay {
-            write(&overlay.join(&name), &tinted(&image, &mask)?)?;
+            write(&overlay.join(&names[record]), &tinted(&image, &mask)?)?;
         }
     }
     match arguments.output.json {
@@ -132,6 +134,38 @@ impl Arguments {
         }
         Ok(())
     }
+
+    /// Refuses names at which something lies, which may be a picture, or a mask that somebody drew; and one name for two pictures.
+    fn refuse_taken_names(&self, names: &[PathBuf]) -> Result<(), Failure> {
+        for (flag, folder) in [("--out", &self.out), ("--overlay", &self.overlay)] {
+            let Some(folder) = folder else { continue };
+            let mut own = BTreeSet::new();
+            for name in names {
+                let path = folder.join(name);
+                if !own.insert(name) {
+                    let problem = format!("{flag}: two pictures would be written as {}", path.display());
+                    return Err(Failure::request(
+                        problem,
+                        "give one of them another name: endings do not count",
+                    ));
+                }
+                if fs::symlink_metadata(&path).is_ok() {
+                    let problem =
+                        format!("{flag}: {} is there already, and is not written over", path.display());
+                    return Err(Failure::request(
+                        problem,
+                        format!("give {flag} a new folder, or move it away"),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is written of a picture has its name, but for the ending.
+fn written_name(pictures: &ImageFolder, record: usize) -> PathBuf {
+    PathBuf::from(pictures.name(record).unwrap_or_default()).with_extension("png")
 }
 
 impl MaskCounts {
