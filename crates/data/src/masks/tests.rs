@@ -212,6 +212,9 @@ fn every_record_has_one_mask_of_its_name() {
         let whole = Arc::new(ImageFolder::open(&at("train"), &limits).unwrap());
         MaskedRecords::open(whole, &at("masks"), &limits)
     };
+    let whole = Arc::new(ImageFolder::open(&at("train"), &DataLimits::default()).unwrap());
+    let own = MaskedRecords::open(whole, &at("train"), &DataLimits::default()).err().unwrap();
+    assert!(own.to_string().contains("a.b.png: not a mask: it is the picture itself"), "{own}");
     let refused = |words: &str| {
         let error = open().err().unwrap();
         assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
