@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use dapple_data::{DataError, Loader, RecordPart, Sampler};
+use dapple_data::{DataError, Loader, Sampler};
 
 use super::keys::Keys;
 use super::loader_options;
-use super::shown::ShownRecords;
+use super::shown::{ShownPasses, ShownRecords};
 use crate::error::TrainError;
+use crate::masked::MaskedPasses;
 use crate::prepare::Prepared;
 use crate::step::{StepKeys, Taken, Trainer};
 
@@ -25,34 +26,29 @@ impl StepLoaders {
     /// that nothing else is drawn with. Otherwise they are the records whose private parts are seen, in the same views.
     pub(super) fn new(
         (prepared, keys): (&Prepared, &Keys),
-        shown: ShownRecords,
+        shown: ShownPasses,
         sampler: &Sampler,
         steps: Range<u64>,
         cards: usize,
     ) -> Result<Self, TrainError> {
         let options = loader_options(prepared, cards);
-        let load = |views, sampler, keys| {
-            Loader::train(shown.records.clone(), sampler, views, keys, steps.clone(), options)
+        let load = |ShownRecords { records, views }, sampler, keys| {
+            Loader::train(records, sampler, views, keys, steps.clone(), options)
         };
-        let Some(passes) = &prepared.masked else {
-            return Ok(Self {
-                own: load(shown.views.clone(), sampler.clone(), keys.loader.clone())?,
-                public: None,
-            });
-        };
-        let private = passes.views(&shown.views, RecordPart::Private)?;
-        let public = passes.views(&shown.views, RecordPart::Public)?;
-        let (public_sampler, public_keys) = match passes.decoupled() {
-            true => {
+        let ShownPasses { own, public } = shown;
+        let decoupled = prepared.masked.as_ref().is_some_and(MaskedPasses::decoupled);
+        let load_public = |public: ShownRecords| {
+            if decoupled {
                 let key = keys.public_sampling.clone();
-                let sampler = Sampler::new(prepared.plan(), shown.records.len(), key)?;
-                (sampler, keys.public_loader.clone())
+                let sampler = Sampler::new(prepared.plan(), public.records.len(), key)?;
+                load(public, sampler, keys.public_loader.clone())
+            } else {
+                load(public, sampler.clone(), keys.loader.clone())
             }
-            false => (sampler.clone(), keys.loader.clone()),
         };
         Ok(Self {
-            own: load(private, sampler.clone(), keys.loader.clone())?,
-            public: Some(load(public, public_sampler, public_keys)?),
+            public: public.map(load_public).transpose()?,
+            own: load(own, sampler.clone(), keys.loader.clone())?,
         })
     }
 

@@ -14,7 +14,7 @@ use dapple_private::draw_unit_masks;
 
 use super::keys::Keys;
 use super::loaders::StepLoaders;
-use super::shown::ShownRecords;
+use super::shown::ShownPasses;
 use crate::error::TrainError;
 use crate::masked::MaskedPasses;
 use crate::model::Blueprint;
@@ -185,7 +185,7 @@ impl Rehearsal {
         let submodels = law.map(|law| RehearsedDraw::Submodels(law, keys.loader.submodels.clone()));
         let masks = units.map(|units| RehearsedDraw::Masks(units, keys.step.units.clone()));
         let sampler = Sampler::new(prepared.plan(), prepared.data.train.len(), keys.sampling.clone())?;
-        let shown = ShownRecords { records: Arc::clone(&prepared.data.train), views: prepared.views.clone() };
+        let shown = ShownPasses::of_records(&prepared)?;
         let loaders = StepLoaders::new((&prepared, &keys), shown, &sampler, 0..steps, trainer.cards())?;
         Ok(Self { trainer, loaders, keys: keys.step, draw: submodels.or(masks), step: 0, steps })
     }
