@@ -4,6 +4,7 @@ mod augment;
 mod buffer;
 mod contribution;
 mod crop;
+mod fixed_part;
 #[cfg(test)]
 mod label_tests;
 mod labels;
@@ -37,6 +38,7 @@ use sizes::{follow, natural_size, size_of};
 use source::ViewSource;
 use synthetic::Synthetic;
 
+pub use fixed_part::FixedParts;
 pub use part::RecordPart;
 pub use whole::Whole;
 

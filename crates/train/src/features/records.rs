@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dapple_data::{DataError, Dataset, Image, Target, Values};
+use dapple_data::{DataError, Dataset, IGNORED, Image, Target, Values};
 use dapple_geometry::Size;
 
 /// The records of a data set with features in place of pixels.
@@ -11,11 +11,18 @@ pub(super) struct FeatureRecords {
     /// `[records, length]`.
     values: Vec<f32>,
     length: usize,
+    /// Whether there is anything to be seen of each record; of every one if there is no list.
+    seen: Option<Vec<bool>>,
 }
 
 impl FeatureRecords {
-    pub(super) fn new(records: Arc<dyn Dataset>, values: Vec<f32>, length: usize) -> Self {
-        Self { records, values, length }
+    pub(super) fn new(
+        records: Arc<dyn Dataset>,
+        values: Vec<f32>,
+        length: usize,
+        seen: Option<Vec<bool>>,
+    ) -> Self {
+        Self { records, values, length, seen }
     }
 }
 
@@ -36,8 +43,12 @@ impl Dataset for FeatureRecords {
         Size::new(u32::try_from(self.length).ok()?, 1).ok()
     }
 
+    /// The class of a record, or [`IGNORED`] if nothing of it is to be seen, so that it adds nothing.
     fn target(&self, record: usize) -> Result<Target, DataError> {
-        self.records.target(record)
+        match self.seen.as_ref().and_then(|seen| seen.get(record)) {
+            Some(false) => Ok(Target::Class(IGNORED)),
+            _ => self.records.target(record),
+        }
     }
 
     fn read(&self, record: usize) -> Result<Image, DataError> {

@@ -234,7 +234,8 @@ impl Run {
             *flow = ControlFlow::Break(());
             return Ok(());
         };
-        let mut loaders = StepLoaders::new(self, shown, &sampler)?;
+        let (drawn_from, cards) = ((&self.prepared, &self.keys), self.trainer.cards());
+        let mut loaders = StepLoaders::new(drawn_from, shown, &sampler, self.step..steps, cards)?;
         // A fault in the first records should cost no step.
         loaders.prepare()?;
         let mut pace = self.pace();

@@ -222,7 +222,9 @@ impl Trainer {
     pub(crate) fn train_behind(&mut self, rest: Graph) -> Result<(), TrainError> {
         self.executor.fetch(&mut self.learned)?;
         let executor = self.machine.executor(&rest, &[], &mut Vec::new())?;
-        self.whole = Some(std::mem::replace(&mut self.executor, executor));
+        let before = std::mem::replace(&mut self.executor, executor);
+        // What trained on subsets of tokens before is no whole model.
+        self.whole.get_or_insert(before);
         let part = &mut self.parts[0];
         part.units = part.units.is_some().then(|| rest.dropout_units());
         part.graph = rest;
