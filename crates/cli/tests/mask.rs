@@ -86,6 +86,7 @@ fn any_program_that_prints_boxes_is_a_detector() {
         ("exit 3", "failed: exit status: 3"),
         ("echo hello", "said something else: its answer.csv: not a mask: no columns xmin"),
         ("echo '{'", "its answer.json: not a mask: EOF"),
+        ("exec yes", "said more than 16777216 bytes"),
     ] {
         let bad = run(answer);
         assert_eq!((bad.code, bad.stdout.as_str()), (1, ""), "{said}");

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Cursor;
+use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use clap::Args;
@@ -58,6 +58,9 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     output: OutputFlags,
 }
+
+/// The most bytes that a detector may say about one picture.
+const MOST_SAID: u64 = 1 << 24;
 
 /// What the masks of a folder are like. All of this is public, as masks are.
 #[derive(Debug, Default, Serialize)]
@@ -224,14 +227,26 @@ fn detected(detector: &str, picture: &str, image: &Image, limits: &DataLimits) -
     };
     let mut words = detector.split_whitespace();
     let program = words.next().ok_or_else(|| failed("is no program".to_owned()))?;
-    let run = Command::new(program).args(words).arg(picture).stderr(std::process::Stdio::inherit()).output();
-    let run = run.map_err(|error| failed(format!("cannot be run: {error}")))?;
-    if !run.status.success() {
-        return Err(failed(format!("failed: {}", run.status)));
+    let run =
+        Command::new(program).args(words).arg(picture).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut run = run.map_err(|error| failed(format!("cannot be run: {error}")))?;
+    let mut said = Vec::new();
+    let heard = run.stdout.take().map(|answer| answer.take(MOST_SAID + 1).read_to_end(&mut said)).transpose();
+    if said.len() as u64 > MOST_SAID {
+        // A program without end would wait for somebody to hear the rest.
+        let _ = run.kill();
     }
-    let json = matches!(run.stdout.trim_ascii_start().first(), Some(b'{' | b'['));
+    let ended =
+        heard.and_then(|_| run.wait()).map_err(|error| failed(format!("cannot be heard: {error}")))?;
+    if said.len() as u64 > MOST_SAID {
+        return Err(failed(format!("said more than {MOST_SAID} bytes")));
+    }
+    if !ended.success() {
+        return Err(failed(format!("failed: {ended}")));
+    }
+    let json = matches!(said.trim_ascii_start().first(), Some(b'{' | b'['));
     let name = if json { "its answer.json" } else { "its answer.csv" };
-    decode_image_mask(&run.stdout, Path::new(name), image.size(), limits)
+    decode_image_mask(&said, Path::new(name), image.size(), limits)
         .map_err(|error| failed(format!("said something else: {error}")))
 }
 
