@@ -159,7 +159,10 @@ fn steps_on_features_of_parts_are_steps_on_parts() {
     for (model, rest) in [
         ("vit-ti-8", ""),
         ("vit-ti-8", "[masked]\npass = 'blank'\npublic_gradient = 'coupled'\n"),
-        ("resnet-18", "[masked]\npublic_gradient = 'coupled-clipped'\npublic_clip = 2.0\ncontent = 'remove'\n"),
+        (
+            "resnet-18",
+            "[masked]\npublic_gradient = 'coupled-clipped'\npublic_clip = 2.0\ncontent = 'remove'\n",
+        ),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let mut request = request(folder.path(), &format!("{SEEDED}{rest}"));
