@@ -2,6 +2,8 @@
 
 use dapple_geometry::{Mask, Size};
 
+use crate::DataError;
+
 /// Values of an image, row by row, pixel by pixel, channel by channel: `[height, width, channels]`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
@@ -17,6 +19,7 @@ pub struct Image {
     size: Size,
     channels: usize,
     values: Values,
+    turned: bool,
 }
 
 impl Image {
@@ -28,7 +31,22 @@ impl Image {
             Values::Floats(floats) => floats.len(),
         };
         let expected = usize::try_from(size.pixels()).ok()?.checked_mul(channels)?;
-        (channels > 0 && length == expected).then_some(Self { size, channels, values })
+        (channels > 0 && length == expected).then_some(Self { size, channels, values, turned: false })
+    }
+
+    /// The same values of a file that notes whether they are to be turned or mirrored where the picture is shown.
+    #[must_use]
+    pub fn noted_turned(self, turned: bool) -> Self {
+        Self { turned, ..self }
+    }
+
+    /// The image, if its file does not note that it is to be turned. A mask of one that is may lie over the picture as it is stored, or as it
+    /// is shown, and nothing tells which.
+    ///
+    /// # Errors
+    /// Such a note; `place` says whose it is.
+    pub fn upright(self, place: impl FnOnce() -> String) -> Result<Self, DataError> {
+        if self.turned { Err(DataError::Turned { place: place() }) } else { Ok(self) }
     }
 
     /// The image with a constant in the place of the pixels in the set; `constant` tells it for each channel, where 1 stands for a byte of

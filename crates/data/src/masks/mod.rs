@@ -10,6 +10,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod unique;
 
 pub use boxes::PixelBox;
 pub use records::MaskedRecords;
