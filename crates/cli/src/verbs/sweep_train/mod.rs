@@ -132,7 +132,7 @@ fn refuse(arguments: &Arguments, base: &Request, epsilons: &[f64]) -> Result<(),
         ));
     }
     let data = &base.spec.data;
-    let has_test = matches!(data.format, Some(DataFormat::FashionScenes | DataFormat::StreetScenes));
+    let has_test = data.format.is_some_and(DataFormat::is_embedded);
     if !has_test && data.test.is_none() && data.validation.is_none() {
         return Err(Failure::request(
             "data.test: there is nothing to compare the runs on",
