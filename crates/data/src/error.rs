@@ -254,6 +254,16 @@ pub enum DataError {
         /// The expected number.
         expected: usize,
     },
+    /// A clip of another length than expected, or an image in the place of a clip.
+    #[error("{place}: {} where {} is expected", length(*found), length(*expected))]
+    Frames {
+        /// Which clip, or which image.
+        place: String,
+        /// Its frames; `None` for an image.
+        found: Option<usize>,
+        /// The expected number.
+        expected: Option<usize>,
+    },
     /// A key of the plan that is missing or does not fit the data.
     #[error(transparent)]
     Setting(#[from] SettingError),
@@ -353,6 +363,7 @@ impl DataError {
             Self::ImageSize { found, expected, .. } => Self::ImageSize { place: place(), found, expected },
             Self::LabelSize { found, expected, .. } => Self::LabelSize { place: place(), found, expected },
             Self::Channels { found, expected, .. } => Self::Channels { place: place(), found, expected },
+            Self::Frames { found, expected, .. } => Self::Frames { place: place(), found, expected },
             Self::Geometry { source, .. } => Self::Geometry { place: place(), source },
             other => other,
         }
@@ -394,7 +405,7 @@ impl DataError {
             }
             Self::Counts { .. } => "give the labels that belong to these images".into(),
             Self::Empty { .. } => {
-                "an image folder has one folder of pictures (png, jpg, webp, ppm, pgm) a class, image pairs have a folder `images` and a folder `labels`"
+                "an image folder has one folder of pictures (png, jpg, webp, ppm, pgm) a class, image pairs have a folder `images` and a folder `labels`, and a clip is a folder of pictures or an array (.npy)"
                     .into()
             }
             Self::ImageSize { .. } => {
@@ -415,6 +426,7 @@ impl DataError {
                 "a classifier needs one class an image, a segmentation model a label map an image".into()
             }
             Self::Channels { .. } => "give one value a channel in `data.mean` and `data.std`".into(),
+            Self::Frames { .. } => "give clips to a model of clips, and images to a model of images".into(),
             Self::Setting(source) => source.hint(),
             Self::BatchTooLarge { records, .. } => format!("give a batch of at most {records}"),
             Self::Records { data, .. } => {
@@ -426,6 +438,15 @@ impl DataError {
                 return None;
             }
         })
+    }
+}
+
+/// A length of clips in words.
+fn length(frames: Option<usize>) -> String {
+    match frames {
+        None => "an image".to_owned(),
+        Some(1) => "a clip of 1 frame".to_owned(),
+        Some(frames) => format!("a clip of {frames} frames"),
     }
 }
 

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+pub mod clips;
 mod dataset;
 mod decoded;
 mod error;
@@ -22,6 +23,7 @@ pub mod keys;
 mod limits;
 mod loader;
 pub mod masks;
+pub mod moving;
 mod open;
 mod pool;
 mod sampler;

@@ -17,7 +17,7 @@ use crate::dataset::within;
 use crate::{DataError, DataLimits, Dataset, Image, MAX_CLASSES, Target, Values, file};
 
 /// Endings of the files that are read; others are passed over.
-pub(super) const ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "ppm", "pgm", "pbm", "pnm"];
+pub(crate) const ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "ppm", "pgm", "pbm", "pnm"];
 /// How deep folders within a class may be nested. Deeper nesting is taken for a loop of links.
 const MAX_DEPTH: usize = 16;
 /// Bytes that a decoder may take for each pixel: four channels of sixteen bits.
@@ -115,7 +115,7 @@ impl ImageFolder {
 }
 
 /// Sorted names of the folders in a folder. Hidden ones are passed over.
-fn class_folders(root: &Path) -> Result<Vec<String>, DataError> {
+pub(crate) fn class_folders(root: &Path) -> Result<Vec<String>, DataError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(root).map_err(DataError::io(root))? {
         let path = entry.map_err(DataError::io(root))?.path();

@@ -8,7 +8,7 @@ use super::runs;
 use super::unique::UniqueKeys;
 
 /// Keys under which tools list objects.
-const LISTS: [&str; 5] = ["annotations", "predictions", "detections", "objects", "results"];
+pub(super) const LISTS: [&str; 5] = ["annotations", "predictions", "detections", "objects", "results"];
 
 /// Keys by which an object says where it is.
 const MARKS: [&str; 5] = ["counts", "segmentation", "boxes", "bbox", "box"];
@@ -20,8 +20,16 @@ const MARKS: [&str; 5] = ["counts", "segmentation", "boxes", "bbox", "box"];
 /// Text that is no JSON or says something twice, an object without a box and without runs, and what is wrong with either.
 pub(super) fn mask(bytes: &[u8], size: Size) -> Result<Mask, String> {
     let UniqueKeys(value) = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    mask_of(&value, size)
+}
+
+/// The same of text that was parsed.
+///
+/// # Errors
+/// As [`mask`], but for the text.
+pub(super) fn mask_of(value: &Value, size: Size) -> Result<Mask, String> {
     let mut found = Objects { boxes: Vec::new(), masks: Vec::new() };
-    found.collect(&value, size)?;
+    found.collect(value, size)?;
     let mut marked = boxes::mask(&found.boxes, size)?.bytes().to_vec();
     for mask in &found.masks {
         marked.iter_mut().zip(mask.bytes()).for_each(|(pixel, other)| *pixel |= other);

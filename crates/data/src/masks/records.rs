@@ -74,6 +74,10 @@ impl Dataset for MaskedRecords {
         self.whole.channels()
     }
 
+    fn frames(&self) -> Option<usize> {
+        self.whole.frames()
+    }
+
     fn image_size(&self) -> Option<Size> {
         self.whole.image_size()
     }

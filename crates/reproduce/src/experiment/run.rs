@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use dapple_plan::PlanSpec;
-use dapple_train::{Measure, Observer, Request, RunCertificate, Score, Status, Verdict, Within};
+use dapple_train::{
+    FeatureShelf, Measure, Observer, Request, RunCertificate, Score, Status, Verdict, Within,
+};
 
 use crate::error::{ReproduceError, Result};
 
@@ -69,14 +71,16 @@ pub(super) fn carry_through(
     planned: &PlannedRun,
     begun: bool,
     folder: &Path,
+    shelf: &FeatureShelf,
     observer: &mut dyn Observer,
 ) -> Result<FinishedRun> {
+    let shared = (planned.budget.as_ref(), shelf);
     let outcome = match begun {
         true => {
             let performance = &planned.request.spec.performance;
-            dapple_train::resume_within(folder, performance, planned.budget.as_ref(), observer)?
+            dapple_train::resume_beside(folder, performance, shared, observer)?
         }
-        false => dapple_train::start_within(&planned.request, folder, planned.budget.as_ref(), observer)?,
+        false => dapple_train::start_beside(&planned.request, folder, shared, observer)?,
     };
     match outcome.certificate.status {
         Status::Finished => FinishedRun::read(outcome.certificate, folder),

@@ -6,6 +6,7 @@
 
 mod parts;
 mod records;
+mod shelf;
 mod store;
 
 use std::ops::ControlFlow;
@@ -24,6 +25,8 @@ use crate::ledger::Start;
 use crate::masked::MaskedPasses;
 use crate::prepare::Prepared;
 use records::FeatureRecords;
+
+pub use shelf::FeatureShelf;
 
 /// The most values that are kept in memory: a gigabyte of them.
 const MOST_VALUES: usize = 1 << 28;
@@ -93,7 +96,7 @@ impl FrozenFeatures {
     }
 
     /// The features in a run's folder if they are those of its records (or of this part of each) and weights, or else new ones, which are kept there.
-    /// `None` if the computation was asked to stop.
+    /// `None` if the computation was asked to stop. On the processor another run may have put them on the shelf.
     ///
     /// # Guarantee
     /// Features of a part depend on nothing of the other part ([`Views::of_part`]). Those of a record of which nothing is to be seen are zeros.
@@ -104,7 +107,7 @@ impl FrozenFeatures {
         (trunk, part): (&Graph, Option<RecordPart>),
         prepared: &Prepared,
         (folder, start): (&Folder, &Start),
-        on_card: bool,
+        (shelf, on_card): (&FeatureShelf, bool),
         told: FeatureProgress<'_>,
     ) -> Result<Option<Self>, TrainError> {
         let records = &prepared.data.train;
@@ -120,43 +123,70 @@ impl FrozenFeatures {
         }));
         let key = digest::of(&[parts.join("\n").as_bytes()]);
         let path = folder.features(part);
-        let parts = part.map(|part| fixed_parts(prepared, part)).transpose()?;
+        let views = match part {
+            Some(part) => part_views(prepared, part)?,
+            None => prepared.views[0].clone(),
+        };
         // Behind the features of a part stands whether there is anything of it to be seen.
-        let row = length + usize::from(parts.is_some());
+        let row = length + usize::from(part.is_some());
         let values = match store::read(&path, &key, records.len() * row) {
-            Some(values) => values,
+            Some(values) => Arc::new(values),
             None => {
-                let mut machine = FeatureMachine::of(trunk, &prepared.training, on_card)?;
-                let (parameters, views) = (&prepared.parameters, &prepared.views[0]);
-                let values = match &parts {
-                    Some(parts) => parts::outputs(&mut machine, parameters, parts, length, told)?,
-                    None => outputs(&mut machine, parameters, records, views, told)?,
+                let parameters = &prepared.parameters;
+                let mut make = || {
+                    let mut machine = FeatureMachine::of(trunk, &prepared.training, on_card)?;
+                    match FixedParts::new(Arc::clone(records), views.clone()) {
+                        Some(parts) => parts::outputs(&mut machine, parameters, &parts, length, told),
+                        None => outputs(&mut machine, parameters, records, &views, told),
+                    }
+                };
+                let values = match on_card {
+                    true => make()?.map(Arc::new),
+                    false => shelf.take(shelf::key(trunk, parameters, &**records, &views)?, make)?,
                 };
                 let Some(values) = values else { return Ok(None) };
                 store::write(&path, &key, &values)?;
                 values
             }
         };
-        let (values, seen) = match &parts {
-            Some(_) => {
-                let (values, seen) = parts::apart(&values, length);
-                (values, Some(seen))
-            }
-            None => (values, None),
-        };
         let views = Views::of_vectors(length)?;
-        let records = Arc::new(FeatureRecords::new(Arc::clone(records), values, length, seen));
+        let records = Arc::new(FeatureRecords::new(Arc::clone(records), values, length, part.is_some()));
         Ok(Some(Self { records, views }))
+    }
+
+    /// What the trunk makes of the records that a run is evaluated on, on the processor; `None` if these are too many, or not always shown in the
+    /// same way.
+    ///
+    /// # Errors
+    /// A record that cannot be read.
+    pub(crate) fn of_tests(
+        trunk: &Graph,
+        prepared: &Prepared,
+        tests: &Arc<dyn Dataset>,
+        shelf: &FeatureShelf,
+    ) -> Result<Option<Self>, TrainError> {
+        let (length, views) = (trunk.node(trunk.output()).len(), &prepared.views[0]);
+        let fits = tests.len().checked_mul(length).is_some_and(|values| values <= MOST_VALUES);
+        if !fits || !views.is_fixed() || tests.target_kind() != TargetKind::Class {
+            return Ok(None);
+        }
+        let parameters = &prepared.parameters;
+        let make = || {
+            let mut machine = FeatureMachine::of(trunk, &prepared.training, false)?;
+            outputs(&mut machine, parameters, tests, views, &mut |_| ControlFlow::Continue(()))
+        };
+        let values = shelf.take(shelf::key(trunk, parameters, &**tests, views)?, make)?;
+        let Some(values) = values else { return Ok(None) };
+        let records = Arc::new(FeatureRecords::new(Arc::clone(tests), values, length, false));
+        Ok(Some(Self { records, views: Views::of_vectors(length)? }))
     }
 }
 
-/// A part of every record, as every step shows it.
-fn fixed_parts(prepared: &Prepared, part: RecordPart) -> Result<FixedParts, TrainError> {
+/// How a part of every record is shown.
+fn part_views(prepared: &Prepared, part: RecordPart) -> Result<Views, TrainError> {
     let passes = prepared.masked.as_ref().expect("a part is asked for where records have parts");
     let mut views = passes.views(&prepared.views[..1], part)?;
-    let views = views.pop().expect("one phase has one kind of views");
-    let parts = FixedParts::new(Arc::clone(&prepared.data.train), views);
-    Ok(parts.expect("features are made where nothing about views is drawn"))
+    Ok(views.pop().expect("one phase has one kind of views"))
 }
 
 /// What a model says about each record as it is shown in evaluation, in order. `None` if the computation was asked to stop.

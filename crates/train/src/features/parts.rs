@@ -44,12 +44,3 @@ pub(super) fn outputs(
     }
     Ok(Some(values))
 }
-
-/// The features of all parts, and of which of them anything is to be seen.
-///
-/// # Shapes
-/// `values` is `[records, length + 1]`, and the features are `[records, length]`.
-pub(super) fn apart(values: &[f32], length: usize) -> (Vec<f32>, Vec<bool>) {
-    let rows = || values.chunks_exact(length + 1);
-    (rows().flat_map(|row| &row[..length]).copied().collect(), rows().map(|row| row[length] != 0.0).collect())
-}

@@ -8,6 +8,7 @@ use dapple_graph::Halves;
 use super::Run;
 use crate::error::TrainError;
 use crate::features::FrozenFeatures;
+use crate::masked::MaskedPasses;
 use crate::observer::{Event, Observer};
 use crate::prepare::Prepared;
 
@@ -60,11 +61,22 @@ impl Run {
         for (number, &part) in parts.iter().enumerate() {
             let mut told = |done| observer.notice(&Event::Features { done: number * each + done, records });
             let places = (&self.folder, self.ledger.history().start());
-            let features = FrozenFeatures::open((&trunk, part), &self.prepared, places, on_card, &mut told)?;
+            let features = FrozenFeatures::open(
+                (&trunk, part),
+                &self.prepared,
+                places,
+                (&self.shelf, on_card),
+                &mut told,
+            )?;
             let Some(FrozenFeatures { records, views }) = features else { return Ok(None) };
             shown.push(ShownRecords { records, views: vec![views] });
         }
         self.trainer.train_behind(rest)?;
+        let of_subsets = self.prepared.masked.as_ref().and_then(MaskedPasses::graphs).is_some();
+        // On cards the whole model would round otherwise, and a trunk of some tokens alone is not that of a whole image.
+        if !on_card && !of_subsets {
+            self.evaluator.keep_trunk(trunk, self.shelf.clone());
+        }
         let public = (shown.len() == 2).then(|| shown.pop()).flatten();
         Ok(shown.pop().map(|own| ShownPasses { own, public }))
     }

@@ -260,6 +260,12 @@ impl Trainer {
         Ok((&mut **executor, self.learned.weights()))
     }
 
+    /// The executor of what follows a frozen trunk, and the weights to run it with.
+    pub(crate) fn behind_trunk(&mut self) -> Result<(&mut dyn Executor, &Parameters), TrainError> {
+        self.executor.fetch(&mut self.learned)?;
+        Ok((&mut *self.executor, self.learned.weights()))
+    }
+
     /// Number of updates so far.
     pub(crate) fn updates(&self) -> u64 {
         self.learned.optimiser.state().updates
