@@ -239,6 +239,38 @@ fn masks_of_other_frames_are_refused() {
             "an object without the number of its frame",
         ),
         ("w.json", r#"[{"frame": 1, "bbox": [9, 9, 3, 3]}]"#, "outside the image"),
+        // What is marked outside of the frames would be passed over.
+        (
+            "w.json",
+            r#"{"boxes": [[0, 0, 3, 3]], "annotations": [{"frame": 1, "bbox": [0, 0, 3, 3]}]}"#,
+            "objects of no frame beside those of frames",
+        ),
+        (
+            "w.json",
+            r#"{"annotations": [{"frame": 1, "bbox": [0, 0, 3, 3]}], "objects": {"boxes": [[0, 0, 3, 3]]}}"#,
+            "objects of no frame beside those of frames",
+        ),
+        (
+            "w.json",
+            r#"{"frames": [[], [], [], [], []], "boxes": [[0, 0, 3, 3]]}"#,
+            "objects beside the lists of frames",
+        ),
+        (
+            "w.json",
+            r#"{"frames": [[], [], [], [], []], "objects": [{"bbox": [0, 0, 3, 3]}]}"#,
+            "objects beside the lists of frames",
+        ),
+        (
+            "w.json",
+            r#"[{"frame": 1, "bbox": [0, 0, 3, 3], "objects": [{"frame": 2, "bbox": [0, 0, 3, 3]}]}]"#,
+            "an object of frame 2 among those of frame 1",
+        ),
+        (
+            "w.json",
+            r#"{"frames": [{"frame": 4, "boxes": []}, [], [], [], []]}"#,
+            "an object of frame 4 among those of frame 0",
+        ),
+        ("w.csv", "frame,frame,x1,y1,x2,y2\n0,2,0,0,3,3\n", "several columns \"frame\""),
         ("w.csv", "frame,x1,y1,x2,y2\n7,0,0,3,3\n", "frame 7"),
         ("w.csv", "frame,x1,y1,x2,y2\nb,0,0,3,3\n", "no number of a frame"),
         ("v.json", "[]", "no mask named"),

@@ -108,11 +108,11 @@ fn rows(text: &str, framed: bool) -> Result<(Vec<PixelBox>, Option<Vec<usize>>),
             );
         }
     };
-    let again = |&&place: &&usize| header.iter().filter(|column| **column == header[place]).count() > 1;
-    if let Some(&place) = columns.iter().find(again) {
+    let frame = header.iter().position(|column| framed && column == "frame");
+    let again = |place: &usize| header.iter().filter(|column| **column == header[*place]).count() > 1;
+    if let Some(place) = columns.into_iter().chain(frame).find(again) {
         return Err(format!("several columns {:?}, of which one alone would count", header[place]));
     }
-    let frame = header.iter().position(|column| framed && column == "frame");
     let one = |(number, line): (usize, &str)| {
         let cells = cells(line);
         if cells.len() != header.len() {

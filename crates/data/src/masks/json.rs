@@ -13,6 +13,11 @@ pub(super) const LISTS: [&str; 5] = ["annotations", "predictions", "detections",
 /// Keys by which an object says where it is.
 const MARKS: [&str; 5] = ["counts", "segmentation", "boxes", "bbox", "box"];
 
+/// Whether an object says where it is.
+pub(super) fn marks(object: &Map<String, Value>) -> bool {
+    MARKS.iter().any(|key| object.contains_key(*key))
+}
+
 /// The private pixels of an image: all that lie in a box or a run of any object in the file, in whichever lists the objects are. A list
 /// without objects leaves everything public.
 ///
@@ -59,8 +64,7 @@ impl Objects {
     /// Takes what an object says, and the lists in it, which may hold its parts.
     fn object_and_lists(&mut self, object: &Map<String, Value>, size: Size) -> Result<(), String> {
         let lists = LISTS.iter().filter_map(|key| object.get(*key)).filter(|list| !list.is_null());
-        let marks = MARKS.iter().any(|key| object.contains_key(*key));
-        if marks || lists.clone().next().is_none() {
+        if marks(object) || lists.clone().next().is_none() {
             self.object(object, size)?;
         }
         lists.into_iter().try_for_each(|list| self.collect(list, size))
