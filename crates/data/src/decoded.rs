@@ -67,6 +67,11 @@ impl Image {
         Self { turned, ..self }
     }
 
+    /// Whether the file, or one of the frames' files, notes so.
+    pub(crate) fn is_turned(&self) -> bool {
+        self.turned
+    }
+
     /// The image, if its file does not note that it is to be turned. A mask of one that is may lie over the picture as it is stored, or as it
     /// is shown, and nothing tells which.
     ///

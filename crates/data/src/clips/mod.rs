@@ -166,7 +166,8 @@ impl Dataset for Clips {
     }
 
     fn read(&self, record: usize) -> Result<Image, DataError> {
-        within(&self.clips, record)?.0.read(self.frames, &self.limits)
+        let clip = within(&self.clips, record)?.0.read(self.frames, &self.limits)?;
+        if self.masks.is_some() { clip.upright(|| self.place(record)) } else { Ok(clip) }
     }
 
     fn frame_masks(&self, record: usize, size: Size) -> Result<Option<Vec<Mask>>, DataError> {

@@ -288,3 +288,37 @@ fn masks_of_other_frames_are_refused() {
     };
     assert!(masks(3, both).unwrap_err().contains("more than one mask named"));
 }
+
+/// Of a clip whose frames are to be turned nobody knows how masks lie over it, and a clip that is its own mask lets private pixels decide
+/// what is private.
+#[test]
+fn clips_without_sure_masks_are_refused() {
+    use image::{ImageEncoder, codecs::png::PngEncoder};
+    let root = tempfile::tempdir().unwrap();
+    let frames = root.path().join("train/run/v");
+    write_frames(&frames, 3);
+    write_array(&root.path().join("train/run/w.npy"), 2);
+    for own in ["train", "masks"] {
+        fs::create_dir_all(root.path().join("masks/run")).unwrap();
+        for name in ["v.json", "w.json"] {
+            fs::write(root.path().join("masks/run").join(name), "[]").unwrap();
+        }
+        let masked = clips(&root.path().join("train"), 3).unwrap().with_masks(&root.path().join(own));
+        match own {
+            "train" => assert!(masked.unwrap_err().to_string().contains("it is the clip itself")),
+            _ => assert!(masked.unwrap().read(0).is_ok()),
+        }
+    }
+    let mut encoder = PngEncoder::new(fs::File::create(frames.join("f2b.png")).unwrap());
+    // A directory of one entry: the orientation (0x112), upside down.
+    let turned =
+        [b"II*\0".as_slice(), &[8, 0, 0, 0, 1, 0, 0x12, 1, 3, 0, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]];
+    encoder.set_exif_metadata(turned.concat()).unwrap();
+    encoder.write_image(&frame(1), WIDE as u32, HIGH as u32, image::ExtendedColorType::Rgb8).unwrap();
+    let plain = clips(&root.path().join("train"), 4).unwrap();
+    assert!(plain.read(0).is_ok());
+    let masked = plain.with_masks(&root.path().join("masks")).unwrap();
+    let error = masked.read(0).unwrap_err();
+    assert!(error.to_string().contains("to be turned"), "{error}");
+    assert!(masked.read(1).is_ok());
+}
