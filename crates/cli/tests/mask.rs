@@ -155,6 +155,15 @@ fn nothing_that_is_there_is_written_over() {
     }
 }
 
+/// A folder that is spelled in two ways is still one.
+#[test]
+fn an_overlay_does_not_replace_its_mask() {
+    let run = dapple_with("mask pictures --from boxes --out new --overlay pictures/../new", folder);
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("new/cat/a.png is there already"), "{}", run.stderr);
+    assert_eq!(mask(&run.folder.path().join("new"), "cat/a.png")[3], "...##...");
+}
+
 /// Two pictures whose names differ in their endings alone would have one mask: that of the second, over the first as well.
 #[cfg(unix)]
 #[test]

@@ -91,11 +91,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let pictures = Arc::new(ImageFolder::open_as(&arguments.pictures, &class, 0, &limits)?);
     let marked = arguments.from.as_ref().map(|from| MaskedRecords::open(pictures.clone(), from, &limits));
     let marked = marked.transpose()?;
-    let names: Vec<PathBuf> = (0..pictures.len()).map(|record| written_name(&*pictures, record)).collect();
+    let names: Vec<PathBuf> = (0..pictures.len()).map(|record| written_name(&pictures, record)).collect();
     arguments.refuse_taken_names(&names)?;
     let mut counts = MaskCounts { least_private_share: 1.0, ..MaskCounts::default() };
     counts.tokens = arguments.tokens.map(|side| TokenCounts { side, ..TokenCounts::default() });
-    for record in 0..pictures.len() {
+    for (record, name) in names.iter().enumerate() {
         let image = pictures.read(record)?.upright(|| pictures.place(record))?;
         let mask = match (&marked, &arguments.detector) {
             (Some(marked), _) => marked.mask(record, image.size())?,
@@ -105,10 +105,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let mask = mask.ok_or_else(|| Failure::request("no masks", "give --from or --detector"))?;
         let mask = counts.take(mask.dilated(arguments.dilate, arguments.dilate), arguments.round_out)?;
         if let Some(out) = &arguments.out {
-            write(&out.join(&names[record]), &grey(&mask)?)?;
+            write(&out.join(name), &grey(&mask)?)?;
         }
         if let Some(overlay) = &arguments.overlay {
-            write(&overlay.join(&names[record]), &tinted(&image, &mask)?)?;
+            write(&overlay.join(name), &tinted(&image, &mask)?)?;
         }
     }
     match arguments.output.json {
@@ -152,14 +152,7 @@ impl Arguments {
                         "give one of them another name: endings do not count",
                     ));
                 }
-                if fs::symlink_metadata(&path).is_ok() {
-                    let problem =
-                        format!("{flag}: {} is there already, and is not written over", path.display());
-                    return Err(Failure::request(
-                        problem,
-                        format!("give {flag} a new folder, or move it away"),
-                    ));
-                }
+                refuse_taken(&path)?;
             }
         }
         Ok(())
@@ -250,7 +243,18 @@ fn detected(detector: &str, picture: &str, image: &Image, limits: &DataLimits) -
         .map_err(|error| failed(format!("said something else: {error}")))
 }
 
+/// Refuses to write where something lies.
+fn refuse_taken(path: &Path) -> Result<(), Failure> {
+    if fs::symlink_metadata(path).is_err() {
+        return Ok(());
+    }
+    let problem = format!("{} is there already, and is not written over", path.display());
+    Err(Failure::request(problem, "give --out and --overlay new folders of their own, or move it away"))
+}
+
 fn write(path: &Path, picture: &[u8]) -> Result<(), Failure> {
+    // Two spellings may lead to one folder.
+    refuse_taken(path)?;
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)
         .map_err(|error| Failure::run(format!("cannot make {}: {error}", folder.display())))?;
