@@ -41,6 +41,8 @@ pub struct FinishedRun {
     pub measure: Measure,
     /// Steps whose updates a crash lost, although they count as taken.
     pub lost: u64,
+    /// The accuracy on each class after the last step, where the class occurs.
+    pub per_class: Vec<Option<f64>>,
     /// Steps and quality of every evaluation, in order.
     pub curve: Vec<(u64, f64)>,
 }
@@ -51,9 +53,10 @@ impl FinishedRun {
         let lines = dapple_train::evaluations(folder)?;
         let scores = lines.iter().map(|line| (line.step, line.evaluation.score()));
         let measure = scores.clone().next_back().map_or(Measure::Accuracy, |(_, score)| score.measure);
+        let per_class = lines.last().map(|line| line.evaluation.per_class.clone()).unwrap_or_default();
         let curve = scores.map(|(step, Score { value, .. })| (step, value)).collect();
         let lost = dapple_train::steps_lost(folder)?;
-        Ok(Self { certificate, measure, lost, curve })
+        Ok(Self { certificate, measure, lost, per_class, curve })
     }
 
     /// Quality after the last step.
