@@ -47,6 +47,7 @@ fn steps_on_features_are_steps_on_records_to_the_last_bit() {
         ("name = 'small-cnn'\ntrainable = ['fc2']", 28),
         ("name = 'small-cnn'\ntrainable = ['fc1', 'fc2']", 28),
         ("name = 'resnet-18'\nnorm = 'frozen'\ntune = 'head'", 28),
+        ("name = 'mobilenet-v2'\nnorm = 'frozen'\ntune = 'head'", 36),
         (
             "name = 'small-cnn'\nhead_dropout = 0.5\ntrainable = ['fc2.weight']\n[partition]\ndropout = 0.5",
             28,
