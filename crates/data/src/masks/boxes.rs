@@ -99,6 +99,9 @@ fn rows(text: &str, framed: bool) -> Result<(Vec<PixelBox>, Option<Vec<usize>>),
         let places = names.map(|name| header.iter().position(|column| column == name));
         places.iter().all(Option::is_some).then(|| places.map(Option::unwrap_or_default))
     };
+    if CORNERS.iter().chain(&SIZES).filter_map(find).count() > 1 {
+        return Err("columns of boxes in several forms, of which one alone would count".to_owned());
+    }
     let (columns, corners) = match (CORNERS.iter().find_map(find), SIZES.iter().find_map(find)) {
         (Some(columns), _) => (columns, true),
         (None, Some(columns)) => (columns, false),

@@ -136,6 +136,9 @@ fn no_line_and_no_column_of_a_table_is_passed_over() {
     }
     let twice = read("a.csv", b"x1,y1,x2,y2,x1,y1,x2,y2\n0,0,1,1,2,1,3,1\n", (4, 2)).unwrap_err();
     assert!(twice.contains("several columns \"x1\""), "{twice}");
+    let forms = b"x1,y1,x2,y2,xmin,ymin,xmax,ymax\n0,0,1,1,2,1,3,1\n";
+    let forms = read("a.csv", forms, (4, 2)).unwrap_err();
+    assert!(forms.contains("in several forms"), "{forms}");
 }
 
 /// What the first of two values of a key marks is not passed over.
