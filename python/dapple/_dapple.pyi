@@ -43,6 +43,8 @@ class PlanKeywords(TypedDict, total=False):
     """the radius of the private disc in pixels"""
     region_mask: str | PathLike[str] | Buffer | Sequence[Buffer] | None
     """the name of a picture in which white is private"""
+    travel: int | tuple[int, int] | str | None
+    """how many columns and rows the region moves within a clip at most, PX or XxY (default: 0, a region that stays)"""
     placement: Literal["anywhere", "annotated"] | None
     """where the region may lie (default: anywhere)"""
     image: int | tuple[int, int] | str | None

@@ -64,8 +64,9 @@ pub use pricing::{
 };
 pub use spec::PlanSpec;
 pub use training::{
-    AdapterPlan, ClassNumbers, Conduct, DataLimits, DataPlan, EvaluationPlan, GradientBound, HeldOut,
-    LearningRate, Look, MAX_CLASSES, MapEvaluation, MaskedPlan, ModelPlan, Momentum, OptimiserPlan,
-    OptimiserRule, PerformancePlan, PoolPlan, ProgramScenes, RecordFiles, RecordOrigin, SessionChoice,
-    SettingError, StoredFormat, SubmodelPlan, TargetKind, TrainedPart, TrainingPlan, ViewPlan, WeightSource,
+    AdapterPlan, ClassNumbers, ClipLayout, Conduct, DataLimits, DataPlan, EvaluationPlan, GradientBound,
+    HeldOut, LearningRate, ListedSplit, Look, MAX_CLASSES, MapEvaluation, MaskedPlan, ModelPlan, Momentum,
+    NtuSplit, OptimiserPlan, OptimiserRule, PerformancePlan, PoolPlan, ProgramScenes, RecordFiles,
+    RecordOrigin, SessionChoice, SettingError, SmarthomeSplit, StoredFormat, SubmodelPlan, TargetKind,
+    TrainedPart, TrainingPlan, ViewPlan, WeightSource,
 };

@@ -39,7 +39,7 @@ const CLIPPED: &str =
 const ADAPTED: &str = "[privacy]\nclip_quantile = 0.5\n";
 
 /// For every hashed key, a plan as layers over the one on records, and a value of the key that makes it another plan.
-const CHANGES: [(&str, &str, &str); 37] = [
+const CHANGES: [(&str, &str, &str); 38] = [
     ("privacy.relation", "", "replace"),
     ("privacy.delta", "", "1e-6"),
     ("privacy.noise_multiplier", "", "2.0"),
@@ -50,6 +50,7 @@ const CHANGES: [(&str, &str, &str); 37] = [
     ("privacy.records_per_clip", "", "2"),
     ("region.patch", IMAGES, "3x3"),
     ("region.circle", IMAGES, "3"),
+    ("region.travel", IMAGES, "3x1"),
     ("region.placement", MASK, "annotated"),
     ("pipeline.image", IMAGES, "21x20"),
     ("pipeline.operations", IMAGES, "[\"resize 16x16 bilinear\"]"),

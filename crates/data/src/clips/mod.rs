@@ -4,7 +4,13 @@ mod frames;
 mod masks;
 mod source;
 #[cfg(test)]
+mod split_tests;
+mod splits;
+#[cfg(test)]
 mod tests;
+mod video;
+#[cfg(all(test, unix))]
+mod video_tests;
 
 pub use frames::evenly_spaced;
 pub(crate) use masks::ClipMasks;
@@ -21,6 +27,7 @@ use crate::dataset::within;
 use crate::formats::{class_folders, hash_text, same_twice};
 use crate::{DataError, DataLimits, Dataset, Image, MAX_CLASSES, Target};
 use source::ClipSource;
+pub(crate) use splits::{SplitPart, SplitPlan};
 
 /// Values per pixel of a frame: red, green and blue.
 const CHANNELS: usize = 3;
@@ -80,6 +87,24 @@ impl Clips {
         Self::of_clips(root, names, clips, frames, limits)
     }
 
+    /// The clips of one part of a published split.
+    ///
+    /// # Errors
+    /// As [`Clips::open`], lists or names that make no sense, a clip that is listed and not there.
+    pub(crate) fn open_split(
+        root: &Path,
+        part: SplitPart,
+        frames: usize,
+        limits: &DataLimits,
+    ) -> Result<Self, DataError> {
+        let find = |(path, class): (PathBuf, u32)| {
+            let missing = || DataError::NoClip { path: root.join(&path) };
+            Ok((ClipSource::find(&root.join(&path)).ok_or_else(missing)?, class))
+        };
+        let clips = part.clips.into_iter().map(find).collect::<Result<_, DataError>>()?;
+        Self::of_clips(root, part.names, clips, frames, limits)
+    }
+
     /// Clips with the numbers of their classes.
     fn of_clips(
         root: &Path,
@@ -116,7 +141,7 @@ impl Clips {
         let path = clip.path().strip_prefix(&self.root).unwrap_or(clip.path());
         match clip {
             ClipSource::Pictures(_) => path.to_owned(),
-            ClipSource::Array(_) => path.with_extension(""),
+            ClipSource::Array(_) | ClipSource::Video(_) => path.with_extension(""),
         }
     }
 }

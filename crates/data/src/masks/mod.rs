@@ -13,7 +13,7 @@ mod tests;
 mod tokens;
 
 pub use boxes::PixelBox;
-pub(crate) use clips::{ClipFrames, clip_masks};
+pub use clips::{ClipFrames, clip_masks};
 pub use records::MaskedRecords;
 pub use tokens::PatchedMask;
 

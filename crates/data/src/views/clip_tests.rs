@@ -1,10 +1,12 @@
 //! Tests that a clip is shown as its frames would be, and that no part of it tells of the other.
 
-use dapple_geometry::{AffineRanges, Augmentation, AugmentationKind, ColourJitter, CropDistribution, Mask};
+use dapple_geometry::{
+    AffineRanges, Augmentation, AugmentationKind, ColourJitter, CropDistribution, Mask, Pipeline, Region,
+};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::tests::{Case, case, random, views};
+use super::tests::{Case, case, meets, random, views};
 use super::*;
 use crate::keys::{MasterKey, Purpose};
 use crate::{Dataset, IGNORED, Target};
@@ -174,6 +176,50 @@ proptest! {
         let Some(seen) = shown(&public, &record(1, 2)) else { return Ok(()) };
         prop_assert_eq!(Some(seen), shown(&public, &record(3, 2)));
         prop_assert_eq!(shown(&private, &record(1, 2)), shown(&private, &record(1, 4)));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    /// The promise on which the price of a region that moves rests: what it shows changes a view of a clip only if the crop meets the
+    /// influence mask of all that the region covers on its way.
+    #[test]
+    fn a_region_that_moves_changes_a_view_only_where_the_geometry_says(
+        case in case(), augment in augmentations(), travel in (0u32..4, 0u32..4), seed in any::<u64>(),
+        path in prop::array::uniform3((0.0..1.0f64, 0.0..1.0f64)),
+    ) {
+        let [left, top, width, height] = case.region;
+        let (width, height) = (width.min(case.size.width() - left), height.min(case.size.height() - top));
+        let room = [case.size.width() - left - width, case.size.height() - top - height];
+        let travel = [travel.0.min(room[0]), travel.1.min(room[1])];
+        let region = Region::Rectangle(Size::new(width, height).unwrap());
+        let swept = region.swept(travel[0], travel[1]).unwrap().extent().unwrap();
+        let inside = |x: u32, y: u32, (from_x, from_y): (u32, u32), size: Size| {
+            (from_x..from_x + size.width()).contains(&x) && (from_y..from_y + size.height()).contains(&y)
+        };
+        let mask = Mask::from_fn(case.size, |x, y| inside(x, y, (left, top), swept)).unwrap();
+        let pipeline = Pipeline::new(case.before.clone(), case.crop).unwrap();
+        let Ok(reaching) = pipeline.size_before_crop(case.size) else { return Ok(()) };
+        let influence = pipeline.influence(&mask).unwrap();
+        // One view, whose place is the first thing that is drawn.
+        let Ok(place) = crop::draw(&case.crop, reaching, &mut random(case.stream)) else { return Ok(()) };
+        let views = Views { views: 1, ..coloured(&case, &augment, Some(FRAMES)) };
+        let wide = case.size.width();
+        let at = |share: f64, travel: u32| (share * f64::from(travel + 1)) as u32;
+        let shown = |content: u64| {
+            let whole = clip(case.size, |frame, pixel, channel| {
+                let (x, y) = (pixel as u32 % wide, pixel as u32 / wide);
+                let start = (left + at(path[frame].0, travel[0]), top + at(path[frame].1, travel[1]));
+                let shows = if inside(x, y, start, region.extent().unwrap()) { content } else { seed };
+                byte(shows, (frame * 400 + pixel) * 3 + channel)
+            });
+            let mut view = vec![0.0; views.view_length()];
+            views.draw(&whole, &mut random(case.stream), &mut view).unwrap();
+            view
+        };
+        let same = shown(seed ^ 1) == shown(seed ^ 2);
+        prop_assert!(same || meets(&influence, place));
     }
 }
 

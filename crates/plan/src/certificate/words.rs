@@ -6,7 +6,9 @@ use super::partition;
 use crate::Plan;
 use crate::error::PlanError;
 use crate::spec::MaskedContent;
-use crate::{Averaged, BalancedBound, MaskedTokens, PixelNoise, PublicTokens, Relation, Sampling, number};
+use crate::{
+    Averaged, BalancedBound, MaskedTokens, PixelNoise, Protected, PublicTokens, Relation, Sampling, number,
+};
 
 /// What is protected.
 pub(crate) fn protects(plan: &Plan) -> String {
@@ -26,8 +28,12 @@ pub(crate) fn protects(plan: &Plan) -> String {
                 Some(_) => "pixels",
                 None => "pixels, and label pixels where every pixel has a label",
             };
+            let record = match spatial.protected().and_then(Protected::travel) {
+                Some(_) => "clip",
+                None => "image",
+            };
             format!(
-                "the content ({content}) of {region} in any one image{image}, {place}; the rest of the image and its class label are not protected"
+                "the content ({content}) of {region} in any one {record}{image}, {place}; the rest of the {record} and its class label are not protected"
             )
         }
         Relation::Masked if removes(plan) => "whether the content of the private tokens of any one record was there at all (one content in the place of another is two such changes); the record's public tokens, its label, and which of its tokens are private are taken as public and not protected".to_owned(),
@@ -270,6 +276,9 @@ fn crops(plan: &Plan) -> Vec<String> {
     );
     sentences.push(match spatial.protected().map(|protected| protected.placement()) {
         Some(Placement::Annotated) => "The region lies where the mask marks it, in every image.".to_owned(),
+        _ if spatial.protected().is_some_and(|protected| protected.travel().is_some()) => {
+            "In every frame of a clip in which it is seen, the region is no larger than stated and lies inside the frame; between any two of them it moves by no more than stated. All frames of a clip are cropped at the same origin.".to_owned()
+        }
         _ => "The region is no larger than stated and lies inside the image.".to_owned(),
     });
     sentences

@@ -79,6 +79,9 @@ pub(crate) fn of(plan: &Plan) -> String {
         for region in protected.regions() {
             line("region", fingerprint(region));
         }
+        if let Some(travel) = protected.travel() {
+            line("region.travel", travel.to_string());
+        }
     }
     for phase in &plan.phases {
         line("phase", phase.hash.clone());

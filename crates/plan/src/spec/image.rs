@@ -19,6 +19,10 @@ section! {
                 .flag("region-mask", "FILE.png")
                 .file()
                 .instead_of(&["region.patch", "region.circle"]);
+        travel: Pixels =
+            ("how many columns and rows the region moves within a clip at most, PX or XxY", "40x20")
+                .flag("travel", "XxY")
+                .or("0, a region that stays");
         placement: PlacementSpec =
             ("where the region may lie", "anywhere")
                 .flag("placement", "WHERE")
