@@ -5,7 +5,7 @@ use dapple_geometry::{
     Placement, Region, Size, heatmap, inclusion, views,
 };
 
-use super::{PixelNoise, operations};
+use super::{ClipWindow, PixelNoise, operations};
 use crate::error::PlanError;
 use crate::spec::{PadModeSpec, PipelineSpec, Pixels, PlacementSpec, PlanSpec, RegionSpec};
 
@@ -119,6 +119,7 @@ pub struct Spatial {
     views: u32,
     seen: Option<Inclusion>,
     pixel_noise: Option<PixelNoise>,
+    window: Option<ClipWindow>,
     inclusion_probability: f64,
 }
 
@@ -185,7 +186,14 @@ impl Spatial {
             }
             None => None,
         };
-        let crop_probability = seen.as_ref().map_or(1.0, Inclusion::probability);
+        let window = ClipWindow::check(spec, protected.is_some())?;
+        // Crop and window are drawn independently; rounding of the product goes up.
+        let crop_probability = match (seen.as_ref().map_or(1.0, Inclusion::probability), &window) {
+            (crop, Some(window)) if window.probability() < 1.0 => {
+                (crop * window.probability()).next_up().min(1.0)
+            }
+            (crop, _) => crop,
+        };
         let of_one_view = match &pixel_noise {
             // Rounding of the product goes up.
             Some(noise) if protected.is_some() => (crop_probability * noise.distance()).next_up().min(1.0),
@@ -201,6 +209,7 @@ impl Spatial {
             views: views_count,
             seen,
             pixel_noise,
+            window,
             inclusion_probability,
         })
     }
@@ -247,8 +256,14 @@ impl Spatial {
         self.pixel_noise
     }
 
+    /// The window of frames that a view of a clip shows; `None` if it shows all.
+    #[must_use]
+    pub fn window(&self) -> Option<ClipWindow> {
+        self.window
+    }
+
     /// The probability that any of the views sees the region, `c_K = 1 - (1 - c)^K`, where `c` is that of one crop, or 1 without one, times
-    /// the distance that pixel noise leaves.
+    /// that of one window of frames, and times the distance that pixel noise leaves.
     #[must_use]
     pub fn inclusion_probability(&self) -> f64 {
         self.inclusion_probability
