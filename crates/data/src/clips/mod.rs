@@ -9,7 +9,8 @@ mod splits;
 #[cfg(test)]
 mod tests;
 mod video;
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod video_tests;
 
 pub use frames::evenly_spaced;
