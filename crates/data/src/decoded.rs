@@ -2,6 +2,8 @@
 
 use dapple_geometry::{Mask, Size};
 
+use crate::DataError;
+
 /// Values of an image, row by row, pixel by pixel, channel by channel: `[height, width, channels]`. Of a clip, each channel of a pixel has
 /// its values in all frames, one after the other: `[height, width, channels, frames]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +22,7 @@ pub struct Image {
     channels: usize,
     frames: Option<usize>,
     values: Values,
+    turned: bool,
 }
 
 impl Image {
@@ -49,7 +52,33 @@ impl Image {
         };
         let per_pixel = channels.checked_mul(frames.unwrap_or(1))?;
         let expected = usize::try_from(size.pixels()).ok()?.checked_mul(per_pixel)?;
-        (per_pixel > 0 && length == expected).then_some(Self { size, channels, frames, values })
+        (per_pixel > 0 && length == expected).then_some(Self {
+            size,
+            channels,
+            frames,
+            values,
+            turned: false,
+        })
+    }
+
+    /// The same values of a file that notes whether they are to be turned or mirrored where the picture is shown.
+    #[must_use]
+    pub fn noted_turned(self, turned: bool) -> Self {
+        Self { turned, ..self }
+    }
+
+    /// Whether the file, or one of the frames' files, notes so.
+    pub(crate) fn is_turned(&self) -> bool {
+        self.turned
+    }
+
+    /// The image, if its file does not note that it is to be turned. A mask of one that is may lie over the picture as it is stored, or as it
+    /// is shown, and nothing tells which.
+    ///
+    /// # Errors
+    /// Such a note; `place` says whose it is.
+    pub fn upright(self, place: impl FnOnce() -> String) -> Result<Self, DataError> {
+        if self.turned { Err(DataError::Turned { place: place() }) } else { Ok(self) }
     }
 
     /// The image with a constant in the place of hidden pixels: those of one mask for all frames, or of one for each. `constant` tells it

@@ -100,6 +100,14 @@ pub enum DataError {
         /// Where its mask should be, without the ending.
         stem: PathBuf,
     },
+    /// A picture with a mask, whose camera notes that it is to be turned.
+    #[error(
+        "{place}: the file notes that the picture is to be turned or mirrored, and its mask may be of either side up"
+    )]
+    Turned {
+        /// Which image.
+        place: String,
+    },
     /// A file whose first bytes are not those of its format.
     #[error("{}: not {expected}: it begins with {found}", path.display())]
     Magic {
@@ -397,6 +405,9 @@ impl DataError {
             Self::MaskSize { .. } => "a mask has one pixel for each pixel of its image".into(),
             Self::Masks { .. } => {
                 "every image has one mask of its name; for an image without private pixels it is all black, or has no boxes".into()
+            }
+            Self::Turned { .. } => {
+                "turn the pixels themselves and drop the note (`mogrify -auto-orient`, `exiftran -ai`), and make the mask of that".into()
             }
             Self::Magic { .. } => "check `data.format`, and that images and labels are not exchanged".into(),
             Self::Length { .. } => "the file was cut short or is another one; fetch it again".into(),

@@ -95,6 +95,7 @@ pub use dapple_private::StepError;
 pub use description::{Answers, ClassDescription, ModelDescription};
 pub use error::TrainError;
 pub use evaluation::{Evaluation, Measure, Overlap, Score};
+pub use features::FeatureShelf;
 pub use ledger::{History, Ledger, LedgerEntry, LedgerError, Start, UsedMachine};
 pub use measure::{FeatureExtractor, FeatureSet, KernelDistance, frechet_distance, kernel_distance};
 pub use model::{ModelFacts, models};
@@ -104,7 +105,7 @@ pub use predictor::{Prediction, Predictor};
 pub use prepare::Request;
 pub use results::{EvaluationLine, evaluations, plan_of_run, steps_lost};
 pub use run::{
-    Completed, Rehearsal, RunOutcome, certify, complete, evaluate, evaluate_with, resume, resume_with,
-    resume_within, start, start_within,
+    Completed, Rehearsal, RunOutcome, certify, complete, evaluate, evaluate_with, resume, resume_beside,
+    resume_with, resume_within, start, start_beside, start_within,
 };
 pub use verify::{Verdict, verify};

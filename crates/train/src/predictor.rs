@@ -83,7 +83,7 @@ impl Predictor {
         let fitted = self.fitted(image);
         let image = fitted.as_ref().unwrap_or(image);
         match self.evaluation {
-            EvaluationPlan::Crops { grid } => {
+            EvaluationPlan::Crops { grid, .. } => {
                 let count = self.views.evaluation_views(grid);
                 let mut inputs = vec![0.0; count * self.views.view_length()];
                 self.views.evaluate(image, grid, &mut inputs).map_err(named)?;

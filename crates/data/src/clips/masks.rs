@@ -25,7 +25,7 @@ impl ClipMasks {
     /// Finds the masks of clips, given by their relative paths without endings and by where they are.
     ///
     /// # Errors
-    /// A clip without masks or with several kinds of them, two clips that would share them.
+    /// A clip without masks or with several kinds of them, two clips that would share them, a clip that would be its own mask.
     pub(super) fn find(
         folder: &Path,
         clips: impl Iterator<Item = (PathBuf, String)>,
@@ -35,6 +35,10 @@ impl ClipMasks {
         for (name, place) in clips {
             let stem = folder.join(name);
             let path = only(&stem, &place, stem.is_dir().then(|| stem.clone()))?;
+            // What is private must not follow from private pixels.
+            if path.display().to_string() == place {
+                return Err(DataError::ImageMask { path, problem: "it is the clip itself".to_owned() });
+            }
             if let Some(other) = taken.insert(path.clone(), place.clone()) {
                 let problem = format!("it would be that of both {other} and {place}");
                 return Err(DataError::ImageMask { path, problem });

@@ -129,8 +129,17 @@ impl Clips {
     /// The same clips with the masks of a folder: those of a clip have its relative path and name.
     ///
     /// # Errors
-    /// A clip without masks or with several kinds of them.
+    /// A clip without masks or with several kinds of them; a video that may be turned where it is shown, of which nothing tells whether its
+    /// masks are.
     pub fn with_masks(mut self, folder: &Path) -> Result<Self, DataError> {
+        let may_turn = |clip: &ClipSource| matches!(clip, ClipSource::Video(video) if video.may_turn());
+        if let Some((clip, _)) = self.clips.iter().find(|(clip, _)| may_turn(clip)) {
+            let place = clip.path().display();
+            let problem = format!(
+                "{place}: a video of this kind may be turned where it is shown, and nothing tells whether its mask is; take its frames out of it, and make masks of these"
+            );
+            return Err(DataError::setting("data.masks", problem));
+        }
         let stems = (0..self.clips.len()).map(|record| (self.stem(record), self.place(record)));
         self.masks = Some(ClipMasks::find(folder, stems)?);
         Ok(self)
@@ -192,7 +201,8 @@ impl Dataset for Clips {
     }
 
     fn read(&self, record: usize) -> Result<Image, DataError> {
-        within(&self.clips, record)?.0.read(self.frames, &self.limits)
+        let clip = within(&self.clips, record)?.0.read(self.frames, &self.limits)?;
+        if self.masks.is_some() { clip.upright(|| self.place(record)) } else { Ok(clip) }
     }
 
     fn frame_masks(&self, record: usize, size: Size) -> Result<Option<Vec<Mask>>, DataError> {

@@ -163,7 +163,7 @@ fn natural(name: &str) -> Vec<NamePiece> {
 fn read_pictures(folder: &Path, frames: usize, limits: &DataLimits) -> Result<Image, DataError> {
     let paths = pictures(folder)?;
     let mut size: Option<Size> = None;
-    let mut values = Vec::new();
+    let (mut values, mut turned) = (Vec::new(), false);
     let mut last: Option<(usize, usize)> = None;
     for number in evenly_spaced(paths.len(), frames) {
         // A frame that is shown several times is read once.
@@ -188,9 +188,11 @@ fn read_pictures(folder: &Path, frames: usize, limits: &DataLimits) -> Result<Im
         };
         last = Some((number, values.len()));
         values.extend_from_slice(bytes);
+        turned |= picture.is_turned();
     }
     let empty = || DataError::Empty { path: folder.to_owned(), what: "frame" };
-    Image::clip(size.ok_or_else(empty)?, CHANNELS, frames, &values).ok_or_else(empty)
+    let clip = Image::clip(size.ok_or_else(empty)?, CHANNELS, frames, &values);
+    Ok(clip.ok_or_else(empty)?.noted_turned(turned))
 }
 
 #[cfg(test)]

@@ -239,6 +239,38 @@ fn masks_of_other_frames_are_refused() {
             "an object without the number of its frame",
         ),
         ("w.json", r#"[{"frame": 1, "bbox": [9, 9, 3, 3]}]"#, "outside the image"),
+        // What is marked outside of the frames would be passed over.
+        (
+            "w.json",
+            r#"{"boxes": [[0, 0, 3, 3]], "annotations": [{"frame": 1, "bbox": [0, 0, 3, 3]}]}"#,
+            "objects of no frame beside those of frames",
+        ),
+        (
+            "w.json",
+            r#"{"annotations": [{"frame": 1, "bbox": [0, 0, 3, 3]}], "objects": {"boxes": [[0, 0, 3, 3]]}}"#,
+            "objects of no frame beside those of frames",
+        ),
+        (
+            "w.json",
+            r#"{"frames": [[], [], [], [], []], "boxes": [[0, 0, 3, 3]]}"#,
+            "objects beside the lists of frames",
+        ),
+        (
+            "w.json",
+            r#"{"frames": [[], [], [], [], []], "objects": [{"bbox": [0, 0, 3, 3]}]}"#,
+            "objects beside the lists of frames",
+        ),
+        (
+            "w.json",
+            r#"[{"frame": 1, "bbox": [0, 0, 3, 3], "objects": [{"frame": 2, "bbox": [0, 0, 3, 3]}]}]"#,
+            "an object of frame 2 among those of frame 1",
+        ),
+        (
+            "w.json",
+            r#"{"frames": [{"frame": 4, "boxes": []}, [], [], [], []]}"#,
+            "an object of frame 4 among those of frame 0",
+        ),
+        ("w.csv", "frame,frame,x1,y1,x2,y2\n0,2,0,0,3,3\n", "several columns \"frame\""),
         ("w.csv", "frame,x1,y1,x2,y2\n7,0,0,3,3\n", "frame 7"),
         ("w.csv", "frame,x1,y1,x2,y2\nb,0,0,3,3\n", "no number of a frame"),
         ("v.json", "[]", "no mask named"),
@@ -255,4 +287,38 @@ fn masks_of_other_frames_are_refused() {
         fs::create_dir(folder.join("w")).unwrap();
     };
     assert!(masks(3, both).unwrap_err().contains("more than one mask named"));
+}
+
+/// Of a clip whose frames are to be turned nobody knows how masks lie over it, and a clip that is its own mask lets private pixels decide
+/// what is private.
+#[test]
+fn clips_without_sure_masks_are_refused() {
+    use image::{ImageEncoder, codecs::png::PngEncoder};
+    let root = tempfile::tempdir().unwrap();
+    let frames = root.path().join("train/run/v");
+    write_frames(&frames, 3);
+    write_array(&root.path().join("train/run/w.npy"), 2);
+    for own in ["train", "masks"] {
+        fs::create_dir_all(root.path().join("masks/run")).unwrap();
+        for name in ["v.json", "w.json"] {
+            fs::write(root.path().join("masks/run").join(name), "[]").unwrap();
+        }
+        let masked = clips(&root.path().join("train"), 3).unwrap().with_masks(&root.path().join(own));
+        match own {
+            "train" => assert!(masked.unwrap_err().to_string().contains("it is the clip itself")),
+            _ => assert!(masked.unwrap().read(0).is_ok()),
+        }
+    }
+    let mut encoder = PngEncoder::new(fs::File::create(frames.join("f2b.png")).unwrap());
+    // A directory of one entry: the orientation (0x112), upside down.
+    let turned =
+        [b"II*\0".as_slice(), &[8, 0, 0, 0, 1, 0, 0x12, 1, 3, 0, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]];
+    encoder.set_exif_metadata(turned.concat()).unwrap();
+    encoder.write_image(&frame(1), WIDE as u32, HIGH as u32, image::ExtendedColorType::Rgb8).unwrap();
+    let plain = clips(&root.path().join("train"), 4).unwrap();
+    assert!(plain.read(0).is_ok());
+    let masked = plain.with_masks(&root.path().join("masks")).unwrap();
+    let error = masked.read(0).unwrap_err();
+    assert!(error.to_string().contains("to be turned"), "{error}");
+    assert!(masked.read(1).is_ok());
 }

@@ -29,6 +29,8 @@ const READERS: [(&str, &str); 8] = [
     ("mpg", "mpeg"),
     ("mpeg", "mpeg"),
 ];
+/// The readers of files that can note that their frames are to be turned where they are shown.
+const TURNING: [&str; 2] = ["mov", "matroska"];
 /// The most frames of a video. A longer one is a mistake: it is ten hours long.
 const MOST_FRAMES: usize = 1 << 20;
 /// The longest that one pass over a video may take.
@@ -62,6 +64,17 @@ impl Video {
 
     pub(super) fn path(&self) -> &PathBuf {
         &self.path
+    }
+
+    /// Whether the file may note that its frames are to be turned, which are taken as they are stored.
+    pub(super) fn may_turn(&self) -> bool {
+        self.reader().is_none_or(|reader| TURNING.contains(&reader))
+    }
+
+    /// The reader that belongs to the ending.
+    fn reader(&self) -> Option<&'static str> {
+        let ending = self.path.extension()?.to_str()?.to_ascii_lowercase();
+        READERS.iter().find(|(known, _)| *known == ending).map(|(_, reader)| *reader)
     }
 
     /// The number of all frames, at least 1.
@@ -118,10 +131,7 @@ impl Video {
     /// The command that writes every frame as a picture in the format PPM. The arguments are fixed, but for the name of the file, which
     /// begins with its protocol and the root and is neither an option nor another protocol.
     fn command(&self) -> Result<Command, DataError> {
-        let ending = self.path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        let ending = ending.to_ascii_lowercase();
-        let reader = READERS.iter().find(|(known, _)| *known == ending);
-        let (_, reader) = reader.ok_or_else(|| self.wrong("its ending is that of no video".to_owned()))?;
+        let reader = self.reader().ok_or_else(|| self.wrong("its ending is that of no video".to_owned()))?;
         let path = std::fs::canonicalize(&self.path).map_err(DataError::io(&self.path))?;
         if !path.is_file() {
             return Err(DataError::NotAFile { path: self.path.clone() });

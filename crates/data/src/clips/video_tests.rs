@@ -117,6 +117,10 @@ fn video_files_are_clips_of_their_folder() {
     let clips = Clips::open(folder.path(), None, 2, &DataLimits::default()).unwrap();
     assert_eq!([0, 1].map(|record| clips.name(record).unwrap()), ["a/x.avi", "a/y.MP4"]);
     assert_eq!(clips.len(), 2);
+    let masks = folder.path().join("masks");
+    let error =
+        Clips::open(folder.path(), None, 2, &DataLimits::default()).unwrap().with_masks(&masks).unwrap_err();
+    assert!(error.to_string().contains("y.MP4: a video of this kind may be turned"), "{error}");
     let before = clips.fingerprint().unwrap();
     fs::write(folder.path().join("a/x.avi"), "other").unwrap();
     let after = Clips::open(folder.path(), None, 2, &DataLimits::default()).unwrap().fingerprint().unwrap();

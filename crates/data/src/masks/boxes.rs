@@ -72,8 +72,8 @@ const SIZES: [[&str; 4]; 2] = [["x", "y", "width", "height"], ["x", "y", "w", "h
 /// The boxes of a table, one a line, whose first line names its columns. Other columns are passed over. No boxes are a table, too.
 ///
 /// # Errors
-/// No columns of boxes, a line with more or fewer cells than the first, in which no cell is sure to be that of its column, or a value that
-/// is no number.
+/// No columns of boxes or several of one name, a line with more or fewer cells than the first, in which no cell is sure to be that of its
+/// column, or a value that is no number.
 pub(super) fn of_csv(text: &str) -> Result<Vec<PixelBox>, String> {
     let (boxes, _) = rows(text, false)?;
     Ok(boxes)
@@ -91,7 +91,9 @@ fn rows(text: &str, framed: bool) -> Result<(Vec<PixelBox>, Option<Vec<usize>>),
     let cells = |line: &'_ str| -> Vec<String> {
         line.split(',').map(|cell| cell.trim().trim_matches('"').to_ascii_lowercase()).collect()
     };
-    let mut lines = text.trim_start_matches('\u{feff}').lines().filter(|line| !line.trim().is_empty());
+    // A line may end in a carriage return alone. Taken for one line, such a table would have no boxes.
+    let mut lines =
+        text.trim_start_matches('\u{feff}').split(['\n', '\r']).filter(|line| !line.trim().is_empty());
     let header = cells(lines.next().unwrap_or_default());
     let find = |names: &[&str; 4]| {
         let places = names.map(|name| header.iter().position(|column| column == name));
@@ -107,6 +109,10 @@ fn rows(text: &str, framed: bool) -> Result<(Vec<PixelBox>, Option<Vec<usize>>),
         }
     };
     let frame = header.iter().position(|column| framed && column == "frame");
+    let again = |place: &usize| header.iter().filter(|column| **column == header[*place]).count() > 1;
+    if let Some(place) = columns.into_iter().chain(frame).find(again) {
+        return Err(format!("several columns {:?}, of which one alone would count", header[place]));
+    }
     let one = |(number, line): (usize, &str)| {
         let cells = cells(line);
         if cells.len() != header.len() {

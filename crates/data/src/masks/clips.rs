@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::boxes::{self, PixelBox};
 use super::json::{self, LISTS};
 use super::read_bytes;
+use super::unique::UniqueKeys;
 use crate::formats::array_masks;
 use crate::{DataError, DataLimits};
 
@@ -30,7 +31,8 @@ pub struct ClipFrames<'a> {
 ///   without a frame are private in all frames.
 ///
 /// # Guarantee
-/// That of [`decode_image_mask`](super::decode_image_mask), for each frame. A file with masks of another number of frames is refused.
+/// That of [`decode_image_mask`](super::decode_image_mask), for each frame. A file with masks of another number of frames is refused, and so is
+/// one that marks something both in a frame and outside of it, or in two frames at once.
 ///
 /// # Errors
 /// As there, and masks of frames that the clip does not have.
@@ -63,7 +65,7 @@ pub fn clip_masks(
 }
 
 fn of_json(bytes: &[u8], clip: ClipFrames<'_>) -> Result<Vec<Mask>, String> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let UniqueKeys(value) = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let lists = match &value {
         Value::Array(lists) if !lists.is_empty() && lists.iter().all(Value::is_array) => Some(lists),
         Value::Object(object) => object.get("frames").and_then(Value::as_array),
@@ -73,6 +75,10 @@ fn of_json(bytes: &[u8], clip: ClipFrames<'_>) -> Result<Vec<Mask>, String> {
         if lists.len() != clip.total {
             return Err(format!("lists of {} frames, but the clip has {}", lists.len(), clip.total));
         }
+        if marks_beside(&value) || (value.is_object() && !objects(&value).is_empty()) {
+            return Err("objects beside the lists of frames".to_owned());
+        }
+        lists.iter().enumerate().try_for_each(|(frame, list)| only_of(frame, list))?;
         return clip.shown.iter().map(|&frame| json::mask_of(&lists[frame], clip.size)).collect();
     }
     let objects = objects(&value);
@@ -86,6 +92,10 @@ fn of_json(bytes: &[u8], clip: ClipFrames<'_>) -> Result<Vec<Mask>, String> {
         below(number, clip.total)
     };
     let frames: Vec<usize> = frames.iter().map(number).collect::<Result<_, _>>()?;
+    if marks_beside(&value) {
+        return Err("objects of no frame beside those of frames".to_owned());
+    }
+    objects.iter().zip(&frames).try_for_each(|(object, &frame)| only_of(frame, object))?;
     let of_frame = |shown: &usize| {
         let own = objects.iter().zip(&frames).filter(|(_, frame)| *frame == shown);
         json::mask_of(&own.map(|(object, _)| (*object).clone()).collect(), clip.size)
@@ -93,6 +103,26 @@ fn of_json(bytes: &[u8], clip: ClipFrames<'_>) -> Result<Vec<Mask>, String> {
     // What no frame shows must make sense as well.
     json::mask_of(&objects.iter().map(|object| (*object).clone()).collect(), clip.size)?;
     clip.shown.iter().map(of_frame).collect()
+}
+
+/// Whether a file says something that is in none of its lists.
+fn marks_beside(value: &Value) -> bool {
+    let Some(object) = value.as_object() else { return false };
+    json::marks(object) || LISTS.iter().any(|key| object.get(*key).is_some_and(Value::is_object))
+}
+
+/// Refuses objects of one frame in which another frame is named.
+fn only_of(frame: usize, value: &Value) -> Result<(), String> {
+    match value {
+        Value::Array(values) => values.iter().try_for_each(|value| only_of(frame, value)),
+        Value::Object(object) => match object.get("frame") {
+            Some(other) if other.as_u64() != Some(frame as u64) => {
+                Err(format!("an object of frame {other} among those of frame {frame}"))
+            }
+            _ => object.values().try_for_each(|value| only_of(frame, value)),
+        },
+        _ => Ok(()),
+    }
 }
 
 /// The objects of a file, in whichever lists they are.

@@ -11,6 +11,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod unique;
 
 pub use boxes::PixelBox;
 pub use clips::{ClipFrames, clip_masks};

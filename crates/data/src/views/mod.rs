@@ -6,6 +6,7 @@ mod buffer;
 mod clip_tests;
 mod contribution;
 mod crop;
+mod fixed_part;
 #[cfg(test)]
 mod label_tests;
 mod labels;
@@ -40,6 +41,7 @@ use sizes::{follow, natural_size, size_of};
 use source::ViewSource;
 use synthetic::Synthetic;
 
+pub use fixed_part::FixedParts;
 pub use part::RecordPart;
 pub use whole::Whole;
 

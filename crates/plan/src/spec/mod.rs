@@ -38,7 +38,7 @@ pub use performance::{FactorPrecision, Performance, ProgressKind};
 pub use phase::PhaseSpec;
 pub use privacy::{Accountant, Privacy};
 pub use sampling::SamplingSpec;
-pub use train::{ClippingKind, EvaluationKind, TrainSpec};
+pub use train::{ClassMeasure, ClippingKind, EvaluationKind, TrainSpec};
 pub use values::{Delta, Interval, Pixels};
 
 plan! {

@@ -22,11 +22,7 @@ impl MaskedPlan {
     /// # Errors
     /// A key that has no meaning for the relation or the mode, masks that are missing, and what is trained in one pass only: split models,
     /// mixtures, label maps.
-    pub(super) fn check(
-        privacy: &Plan,
-        spec: &PlanSpec,
-        targets: TargetKind,
-    ) -> Result<Option<Self>, PlanError> {
+    pub fn check(privacy: &Plan, spec: &PlanSpec, targets: TargetKind) -> Result<Option<Self>, PlanError> {
         let masked = &spec.masked;
         if privacy.relation() != Relation::Masked {
             return match &spec.data.masks {

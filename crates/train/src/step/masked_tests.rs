@@ -153,6 +153,26 @@ fn a_step_is_the_sum_of_both_parts() {
     }
 }
 
+/// Views of 16x8 and of 8x16 with the shares of their tokens are equally long, and each phase still has a model for its own.
+#[test]
+fn each_phase_sees_its_own_views() {
+    let folder = tempfile::tempdir().unwrap();
+    let phases = "# Views have the size of the crop.\n----[model]\nname = 'vit-ti-8'\n\
+        [[phases]]\nsteps = 1\ncrop = [16, 8]\n[[phases]]\nsteps = 1\ncrop = [8, 16]\n";
+    let mut request = request(folder.path(), (1, 2), phases);
+    request.spec.sampling.steps = None;
+    let prepared = Prepared::new(&request).unwrap();
+    let own = &prepared.masked.as_ref().unwrap().graphs().unwrap()[1];
+    let mut trainer = Trainer::new(&prepared, &mut Vec::new()).unwrap();
+    let sample: Vec<f32> = (0..own.input_shape()[0]).map(|at| (at % 17) as f32 / 17.0).collect();
+    let options = CpuOptions { threads: 1, ..CpuOptions::default() };
+    let want =
+        CpuExecutor::new(own, options).unwrap().load(&prepared.parameters).unwrap().forward(&sample).unwrap();
+    trainer.enter(1).unwrap();
+    let got = trainer.executor.load(&prepared.parameters).unwrap().forward(&sample).unwrap();
+    assert_eq!(got, want);
+}
+
 #[test]
 fn what_cannot_be_done_is_refused_by_name() {
     for (rest, key) in [
