@@ -43,6 +43,10 @@ class PlanKeywords(TypedDict, total=False):
     """the radius of the private disc in pixels"""
     region_mask: str | PathLike[str] | Buffer | Sequence[Buffer] | None
     """the name of a picture in which white is private"""
+    travel: int | tuple[int, int] | str | None
+    """how many columns and rows the region moves within a clip at most, PX or XxY (default: 0, a region that stays)"""
+    duration: int | None
+    """how many frames of a clip, one after the other, show the region at most, of those that reach the pipeline (default: all of them)"""
     placement: Literal["anywhere", "annotated"] | None
     """where the region may lie (default: anywhere)"""
     image: int | tuple[int, int] | str | None
@@ -59,6 +63,10 @@ class PlanKeywords(TypedDict, total=False):
     """the share of the area a random resized crop takes (default: 0.08:1 if --crop-ratio is given)"""
     crop_ratio: tuple[float, float] | str | None
     """the width of a random resized crop over its height (default: 3/4 to 4/3 if --crop-scale is given)"""
+    frames: int | None
+    """how many frames of a clip reach the pipeline, where views show a window of them (default: those of the data)"""
+    window: int | None
+    """how many frames of a clip a view shows, one after the other, from a random one on (default: all of them)"""
     pixel_noise: float | None
     """the standard deviation of Gaussian noise on the values of each view, of values from 0 to 1 (default: none)"""
     views: int | None

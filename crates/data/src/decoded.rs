@@ -103,6 +103,22 @@ impl Image {
         Some(self)
     }
 
+    /// Some frames of a clip, one after the other from `first` on; `None` if it has none of them, or is an image.
+    #[must_use]
+    pub fn window(&self, first: usize, shown: usize) -> Option<Self> {
+        fn cut<T: Copy>(values: &[T], frames: usize, (first, shown): (usize, usize)) -> Vec<T> {
+            values.chunks_exact(frames).flat_map(|channel| &channel[first..first + shown]).copied().collect()
+        }
+        let frames = self
+            .frames
+            .filter(|frames| shown > 0 && first.checked_add(shown).is_some_and(|end| end <= *frames))?;
+        let values = match &self.values {
+            Values::Bytes(bytes) => Values::Bytes(cut(bytes, frames, (first, shown))),
+            Values::Floats(floats) => Values::Floats(cut(floats, frames, (first, shown))),
+        };
+        Some(Self { frames: Some(shown), values, ..*self })
+    }
+
     /// Width and height.
     #[must_use]
     pub fn size(&self) -> Size {
@@ -167,6 +183,13 @@ mod tests {
         let (first, second) = (mask([1, 0]), mask([0, 1]));
         assert_eq!(shown(&[first.clone(), second]), [51, 6, 102, 7, 153, 8, 3, 51, 4, 102, 5, 153]);
         assert_eq!(shown(std::slice::from_ref(&first)), [51, 51, 102, 102, 153, 153, 3, 9, 4, 10, 5, 11]);
+        let Values::Bytes(second) = clip.window(1, 1).unwrap().values().clone() else { panic!("bytes") };
+        assert_eq!(second, [6, 7, 8, 9, 10, 11]);
+        assert!(
+            clip.window(1, 2).is_none()
+                && clip.window(0, 0).is_none()
+                && clip.window(usize::MAX, 2).is_none()
+        );
         assert!(clip.blanked(&vec![first; 3], |_| 0.0).is_none());
         assert!(Image::clip(size, 3, 0, &[]).is_none() && Image::clip(size, 3, 2, &frames[1..]).is_none());
     }

@@ -144,6 +144,18 @@ pub enum DataError {
         /// What the decoder says.
         problem: String,
     },
+    /// A video file without the program that decodes it.
+    #[error("{}: videos are decoded by the program ffmpeg, which is not installed", path.display())]
+    NoDecoder {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A clip that a list names and that is not there.
+    #[error("{}: no clip: neither a file or folder of this name, nor a folder or an array (.npy) of it without its ending", path.display())]
+    NoClip {
+        /// Where it should be.
+        path: PathBuf,
+    },
     /// A label that is negative or not below the number of classes.
     #[error("{}: record {record} has label {label}, but there are {classes} classes", path.display())]
     Label {
@@ -405,7 +417,7 @@ impl DataError {
             }
             Self::Counts { .. } => "give the labels that belong to these images".into(),
             Self::Empty { .. } => {
-                "an image folder has one folder of pictures (png, jpg, webp, ppm, pgm) a class, image pairs have a folder `images` and a folder `labels`, and a clip is a folder of pictures or an array (.npy)"
+                "an image folder has one folder of pictures (png, jpg, webp, ppm, pgm) a class, image pairs have a folder `images` and a folder `labels`, and a clip is a folder of pictures, an array (.npy) or a video"
                     .into()
             }
             Self::ImageSize { .. } => {
@@ -426,6 +438,10 @@ impl DataError {
                 "a classifier needs one class an image, a segmentation model a label map an image".into()
             }
             Self::Channels { .. } => "give one value a channel in `data.mean` and `data.std`".into(),
+            Self::NoDecoder { .. } => {
+                "install ffmpeg, or take the frames out of the videos beforehand: a folder of pictures or an array a clip".into()
+            }
+            Self::NoClip { .. } => "check `data.train` and `data.test`, which are the folder that the lists begin in".into(),
             Self::Frames { .. } => "give clips to a model of clips, and images to a model of images".into(),
             Self::Setting(source) => source.hint(),
             Self::BatchTooLarge { records, .. } => format!("give a batch of at most {records}"),

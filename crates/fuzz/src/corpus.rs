@@ -89,7 +89,29 @@ fn photo(width: u32, height: u32) -> RgbImage {
     RgbImage::from_fn(width, height, |x, y| image::Rgb([(x * 20) as u8, (y * 30) as u8, (x * y) as u8]))
 }
 
-/// Pictures of one format, of several sizes and kinds of pixels.
+/// Clips as arrays.
+pub(crate) fn clips() -> Vec<Vec<u8>> {
+    vec![
+        array("|u1", "5, 7, 9, 3", &[9; 945]),
+        array("|u1", "2, 7, 9", &[1; 126]),
+        array("|u1", "4, 1, 1, 1", &[1, 2, 3, 4]),
+    ]
+}
+
+/// Masks of a clip of five frames of 9x7 in every kind of file that tells frames apart, and in those that do not.
+pub(crate) fn clip_masks() -> Vec<Vec<u8>> {
+    let texts = [
+        r#"[[], [{"bbox": [1, 2, 3, 4]}], [], [{"boxes": [[1.5, 0, 3, 4]]}], []]"#,
+        r#"{"frames": [[], [], [{"segmentation": {"size": [7, 9], "counts": [0, 63]}}], [], []]}"#,
+        r#"{"annotations": [{"frame": 2, "bbox": [1, 2, 3, 4]}, {"frame": 4, "box": {"xmin": 2, "ymin": 1, "xmax": 3, "ymax": 9}}]}"#,
+        "frame,xmin,ymin,xmax,ymax\n0,1,2,3,4\n3,2.5,1,3,3\n",
+    ];
+    let mut files: Vec<Vec<u8>> = texts.map(|text| text.as_bytes().to_vec()).to_vec();
+    files.push(array("|b1", "5, 7, 9", &[1; 315]));
+    files.extend(image_masks());
+    files
+}
+
 /// Masks of a picture of 9x7 in every kind of file.
 pub(crate) fn image_masks() -> Vec<Vec<u8>> {
     let texts = [
@@ -108,6 +130,7 @@ pub(crate) fn image_masks() -> Vec<Vec<u8>> {
     files
 }
 
+/// Pictures of one format, of several sizes and kinds of pixels.
 pub(crate) fn pictures(format: ImageFormat) -> Vec<Vec<u8>> {
     let colours = image::DynamicImage::from(photo(9, 7));
     let kinds = [

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use dapple_data::formats::{ImageFolder, Npy, cifar, decode, decode_mask, idx};
 use dapple_data::segmentation::{ClassMap, a2d2};
-use dapple_data::{DataError, DataLimits, Dataset, masks};
+use dapple_data::{DataError, DataLimits, Dataset, clips, masks};
 use dapple_graph::{Graph, GraphError, Parameters, weights};
 use dapple_plan::{Plan, PlanError, PlanSpec};
 use dapple_train::{History, RunCertificate, readers};
@@ -57,6 +57,8 @@ pub const READERS: &[Reader] = &[
     Reader { name: "list", corpus: corpus::lists, read: list },
     Reader { name: "mask", corpus: || corpus::pictures(ImageFormat::Png), read: mask },
     Reader { name: "image mask", corpus: corpus::image_masks, read: image_mask },
+    Reader { name: "clip", corpus: corpus::clips, read: clip },
+    Reader { name: "clip masks", corpus: corpus::clip_masks, read: clip_masks },
     Reader { name: "label map", corpus: corpus::label_pictures, read: label_map },
 ];
 
@@ -171,6 +173,38 @@ fn image_mask(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
         ) {
             Ok(mask) => {
                 assert_eq!(mask.size(), size, "a mask is as large as its image");
+                read += 1;
+            }
+            Err(error) => refused = Some(error),
+        }
+    }
+    match refused {
+        Some(error) if read == 0 => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Reads an array as a clip of three frames.
+fn clip(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
+    let path = folder.join("clip.npy");
+    std::fs::write(&path, bytes).map_err(|error| Refusal { message: error.to_string(), hint: None })?;
+    let image = clips::read_clip(&path, 3, &LIMITS)?;
+    assert_eq!((image.frames(), image.channels()), (Some(3), 3), "a clip has the frames that were asked for");
+    Ok(())
+}
+
+/// Reads the bytes as every kind of file that may hold the masks of a clip of five frames.
+fn clip_masks(bytes: &[u8], _: &Path) -> Result<(), Refusal> {
+    let picture = &corpus::pictures(ImageFormat::Png)[0];
+    let size = decode(picture, Path::new("picture"), &LIMITS)?.size();
+    let frames = masks::ClipFrames { total: 5, shown: &[0, 2, 4], size };
+    let mut refused = None;
+    let mut read = 0;
+    for ending in masks::ENDINGS {
+        let path = Path::new("masks").with_extension(ending);
+        match masks::clip_masks(&mended_png(bytes), &path, frames, &LIMITS) {
+            Ok(found) => {
+                assert!([1, 3].contains(&found.len()) && found.iter().all(|mask| mask.size() == size));
                 read += 1;
             }
             Err(error) => refused = Some(error),

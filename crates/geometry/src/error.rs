@@ -24,6 +24,14 @@ pub enum GeometryError {
         /// The limit it exceeds.
         limit: u128,
     },
+    /// A window of no frames, or of more than there are.
+    #[error("a window of {shown} frames does not fit into a clip of {frames}")]
+    BadWindow {
+        /// The frames of the window.
+        shown: u32,
+        /// Those of the clip.
+        frames: u32,
+    },
     /// The crop does not fit into the image it is drawn from.
     #[error("crop {crop} does not fit into the image of {image} that reaches it")]
     CropTooLarge {
@@ -147,6 +155,7 @@ impl GeometryError {
     /// The way out, where there is one.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
+            Self::BadWindow { .. } => "a window has at least one frame, and no more than the clip".into(),
             Self::ZeroSize { .. } => "give sizes as WIDTHxHEIGHT with both at least 1".into(),
             Self::TooLarge { limit, .. } => {
                 format!("stay at or below {limit}; work on a smaller image, or crop it first")

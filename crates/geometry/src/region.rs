@@ -76,6 +76,45 @@ impl Region {
         self.shape()?.to_mask()
     }
 
+    /// The pixels that the region may cover while it moves by at most `x` columns and `y` rows: those at all its offsets from the first
+    /// place to the farthest. A rectangle grows by as much.
+    ///
+    /// # Guarantee
+    /// If the offsets of any two places of the region differ by at most `x` and `y`, this region has a place at which it covers the
+    /// region at all of them, and one inside the image if all of them are and the image holds this region.
+    ///
+    /// # Errors
+    /// A region that is empty, or too large to be drawn.
+    pub fn swept(&self, x: u32, y: u32) -> Result<Self, GeometryError> {
+        let grown = |size: Size| {
+            let side = |length: u32, travel: u32| {
+                length.checked_add(travel).ok_or(GeometryError::TooLarge {
+                    what: "region that moves",
+                    value: u128::from(length) + u128::from(travel),
+                    limit: u32::MAX.into(),
+                })
+            };
+            Size::new(side(size.width(), x)?, side(size.height(), y)?)
+        };
+        let shape = self.shape()?;
+        let size = grown(shape.extent())?;
+        match shape {
+            RegionShape::Rectangle(_) => Ok(Self::Rectangle(size)),
+            RegionShape::Pixels(mask) => {
+                let mut whole = Mask::empty(size)?;
+                whole.add(&mask, 0, 0);
+                let (wide, high) = (size.width() as usize, size.height() as usize);
+                let mut pixels = whole.bytes().to_vec();
+                for row in pixels.chunks_exact_mut(wide) {
+                    smear(row.iter_mut(), x);
+                }
+                (0..wide)
+                    .for_each(|column| smear(pixels.iter_mut().skip(column).step_by(wide).take(high), y));
+                Ok(Self::Mask(Mask::from_pixels(size, pixels)))
+            }
+        }
+    }
+
     /// The region cut to its bounding box. A mask that fills its bounding box becomes a rectangle.
     pub(crate) fn shape(&self) -> Result<RegionShape, GeometryError> {
         let mask = match self {
@@ -91,6 +130,16 @@ impl Region {
             return Ok(RegionShape::Rectangle(mask.size()));
         }
         Ok(RegionShape::Pixels(mask))
+    }
+}
+
+/// Marks the `reach` pixels that follow each marked one.
+fn smear<'a>(line: impl Iterator<Item = &'a mut u8>, reach: u32) {
+    let mut left = 0;
+    for pixel in line {
+        left = if *pixel != 0 { reach.saturating_add(1) } else { left };
+        *pixel = u8::from(left > 0);
+        left = left.saturating_sub(1);
     }
 }
 
@@ -146,6 +195,21 @@ mod tests {
         for radius in [-1.0, f64::NAN, f64::INFINITY, 1e9] {
             assert!(matches!(Region::Circle { radius }.to_mask(), Err(GeometryError::BadRadius { .. })));
         }
+    }
+
+    #[test]
+    fn a_region_that_moves_covers_all_its_offsets() {
+        let size = |width, height| Size::new(width, height).unwrap();
+        assert_eq!(Region::Rectangle(size(3, 2)).swept(4, 0), Ok(Region::Rectangle(size(7, 2))));
+        let ell = Mask::from_bytes(size(2, 2), vec![1, 0, 1, 1]).unwrap();
+        let swept = Region::Mask(ell).swept(1, 1).unwrap().to_mask().unwrap();
+        assert_eq!((swept.size(), swept.bytes()), (size(3, 3), &[1, 1, 0, 1, 1, 1, 1, 1, 1][..]));
+        let disc = Region::Circle { radius: 2.0 };
+        assert_eq!(disc.swept(0, 0).unwrap().to_mask(), disc.to_mask());
+        assert!(matches!(
+            Region::Rectangle(size(3, 2)).swept(u32::MAX, 0),
+            Err(GeometryError::TooLarge { what: "region that moves", .. })
+        ));
     }
 
     #[test]

@@ -55,6 +55,40 @@ proptest! {
         prop_assert_eq!(annotated.counts, placed.counts);
     }
 
+    /// A region that moves: whatever its path within the travel, no more crops see it in some frame than are counted; and as many do at the
+    /// worst place of a path that is at all its places.
+    #[test]
+    fn every_path_is_covered(case in case(), travel in (0u32..3, 0u32..3), path in proptest::collection::vec((0.0f64..1.0, 0.0f64..1.0), 1..4)) {
+        let Case { image, region, pipeline, .. } = case;
+        let (left, top, extent) = region.bounding_box().unwrap();
+        let room = [image.width() - extent.width(), image.height() - extent.height()];
+        let travel = [travel.0.min(room[0]), travel.1.min(room[1])];
+        let swept = Region::Mask(region.clone()).swept(travel[0], travel[1]).unwrap();
+        let priced = inclusion(&swept, Placement::Anywhere, image, &pipeline).unwrap().counts.unwrap();
+        // How many crops see the region at one of some places.
+        let seen = |places: &[(u32, u32)]| {
+            let union = Mask::from_fn(image, |column, row| {
+                places.iter().any(|&(x, y)| {
+                    column >= x && row >= y && region.get(column - x + left, row - y + top)
+                })
+            });
+            let counts = inclusion(&Region::Mask(union.unwrap()), Placement::Annotated, image, &pipeline).unwrap().counts;
+            counts.unwrap().hits
+        };
+        let mut most = 0;
+        for y in 0..=room[1] - travel[1] {
+            for x in 0..=room[0] - travel[0] {
+                let box_of = |dx: u32, dy: u32| (x + dx, y + dy);
+                let all: Vec<_> = (0..=travel[1]).flat_map(|dy| (0..=travel[0]).map(move |dx| box_of(dx, dy))).collect();
+                most = most.max(seen(&all));
+                let at = |share: f64, travel: u32| (share * f64::from(travel + 1)) as u32;
+                let path: Vec<_> = path.iter().map(|step| box_of(at(step.0, travel[0]), at(step.1, travel[1]))).collect();
+                prop_assert!(seen(&path) <= priced.hits);
+            }
+        }
+        prop_assert_eq!(most, priced.hits);
+    }
+
     /// The heat map shows at each pixel the count of the region centred there.
     #[test]
     fn heatmap_equals_brute_force(case in case()) {

@@ -50,8 +50,8 @@ mod training;
 
 pub use certificate::{AdaptiveClipFacts, Certificate, CertificateDocument, CertificatePhase};
 pub use check::{
-    Averaged, ClipQuantile, MaskedTokens, PixelNoise, Plan, Protected, PublicTokens, Relation, Sampling,
-    Scheme, Seen, Spatial, Split, masked,
+    Averaged, ClipQuantile, ClipWindow, MaskedTokens, PixelNoise, Plan, Protected, PublicTokens, Relation,
+    Sampling, Scheme, Seen, Spatial, Split, masked,
 };
 pub use dapple_accounting::selection::Repetitions;
 pub use dapple_accounting::{AllocationBound, Bracket, BracketPrecision, Pld};
@@ -64,8 +64,9 @@ pub use pricing::{
 };
 pub use spec::PlanSpec;
 pub use training::{
-    AdapterPlan, ClassNumbers, Conduct, DataLimits, DataPlan, EvaluationPlan, GradientBound, HeldOut,
-    LearningRate, Look, MAX_CLASSES, MapEvaluation, MaskedPlan, ModelPlan, Momentum, OptimiserPlan,
-    OptimiserRule, PerformancePlan, PoolPlan, ProgramScenes, RecordFiles, RecordOrigin, SessionChoice,
-    SettingError, StoredFormat, SubmodelPlan, TargetKind, TrainedPart, TrainingPlan, ViewPlan, WeightSource,
+    AdapterPlan, ClassNumbers, ClipLayout, Conduct, DataLimits, DataPlan, EvaluationPlan, GradientBound,
+    HeldOut, LearningRate, ListedSplit, Look, MAX_CLASSES, MapEvaluation, MaskedPlan, ModelPlan, Momentum,
+    NtuSplit, OptimiserPlan, OptimiserRule, PerformancePlan, PoolPlan, ProgramScenes, RecordFiles,
+    RecordOrigin, SessionChoice, SettingError, SmarthomeSplit, StoredFormat, SubmodelPlan, TargetKind,
+    TrainedPart, TrainingPlan, ViewPlan, WeightSource,
 };

@@ -25,6 +25,8 @@ const LEFT_OUT: [(&str, &str); 10] = [
 const RECORDS: &str =
     "[privacy]\nnoise_multiplier = 1.0\ndelta = 1e-5\n[sampling]\nbatch = 10\nrecords = 100\nsteps = 20\n";
 const IMAGES: &str = "[region]\npatch = [2, 2]\n[pipeline]\nimage = [20, 20]\ncrop = [8, 8]\n";
+const WINDOW: &str = "[region]\npatch = [2, 2]\nduration = 5\n\
+    [pipeline]\nimage = [20, 20]\ncrop = [8, 8]\nframes = 32\nwindow = 8\n";
 const VIEWS: &str = "[region]\npatch = [2, 2]\n[pipeline]\nimage = [20, 20]\ncrop = [8, 8]\nviews = 2\n";
 const PADDED: &str = "[region]\npatch = [2, 2]\n[pipeline]\nimage = [20, 20]\ncrop = [8, 8]\npad = 4\n";
 const MASK: &str = "[region]\nmask = 'mask.png'\n[pipeline]\nimage = [20, 20]\ncrop = [8, 8]\n";
@@ -39,7 +41,7 @@ const CLIPPED: &str =
 const ADAPTED: &str = "[privacy]\nclip_quantile = 0.5\n";
 
 /// For every hashed key, a plan as layers over the one on records, and a value of the key that makes it another plan.
-const CHANGES: [(&str, &str, &str); 37] = [
+const CHANGES: [(&str, &str, &str); 41] = [
     ("privacy.relation", "", "replace"),
     ("privacy.delta", "", "1e-6"),
     ("privacy.noise_multiplier", "", "2.0"),
@@ -50,6 +52,10 @@ const CHANGES: [(&str, &str, &str); 37] = [
     ("privacy.records_per_clip", "", "2"),
     ("region.patch", IMAGES, "3x3"),
     ("region.circle", IMAGES, "3"),
+    ("region.travel", IMAGES, "3x1"),
+    ("region.duration", WINDOW, "3"),
+    ("pipeline.frames", WINDOW, "31"),
+    ("pipeline.window", WINDOW, "7"),
     ("region.placement", MASK, "annotated"),
     ("pipeline.image", IMAGES, "21x20"),
     ("pipeline.operations", IMAGES, "[\"resize 16x16 bilinear\"]"),

@@ -37,7 +37,7 @@ pub(crate) struct Inclusion {
 impl Inclusion {
     fn of(request: &PlanRequest) -> Result<Self, PlanError> {
         let spatial = Spatial::check(&request.spec, &request.masks)?;
-        let Seen { probability, worst_origin, crop_origins, hits, probability_of_one_view, views } =
+        let Seen { probability, worst_origin, crop_origins, hits, probability_of_one_view, views, .. } =
             Seen::new(&spatial)?;
         Ok(Self {
             spatial: Arc::new(spatial),

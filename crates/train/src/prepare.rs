@@ -279,6 +279,10 @@ pub(crate) fn checked(spec: &PlanSpec, masks: &[Mask]) -> Result<(Plan, Option<C
 /// Fills in what follows from the data set.
 pub(crate) fn read_from(spec: &mut PlanSpec, records: &dyn Dataset) {
     spec.sampling.records = spec.sampling.records.or(Some(records.len() as u64));
+    if spec.pipeline.window.is_some() {
+        let frames = records.frames().and_then(|frames| u32::try_from(frames).ok());
+        spec.pipeline.frames = spec.pipeline.frames.or(frames);
+    }
     if spec.pipeline.image.is_none()
         && let Some(size) = records.image_size()
     {

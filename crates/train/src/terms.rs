@@ -1,8 +1,8 @@
 //! What a plan costs, and what the steps taken so far cost.
 
 use dapple_plan::{
-    Bracket, BracketPrecision, Certificate, DataPlan, Plan, RecordOrigin, Relation, StoredFormat,
-    TrainingPlan,
+    Bracket, BracketPrecision, Certificate, ClipLayout, DataPlan, Plan, Protected, RecordOrigin, Relation,
+    StoredFormat, TrainingPlan,
 };
 
 use crate::error::TrainError;
@@ -11,6 +11,16 @@ use crate::error::TrainError;
 pub(crate) fn price(plan: &Plan, data: &DataPlan) -> Result<Certificate, TrainError> {
     let mut certificate = plan.price(BracketPrecision::default())?;
     certificate.assumptions.extend(public_facts(data).map(str::to_owned));
+    let moves = |protected: &Protected| protected.travel().is_some();
+    if plan.relation() == Relation::Patch
+        && data.origin.is_of_clips()
+        && !plan.spatial().protected().is_some_and(moves)
+    {
+        certificate.assumptions.push(
+            "A record is a clip, and what is protected lies at one place in all its frames; region.travel prices what moves."
+                .to_owned(),
+        );
+    }
     Ok(certificate)
 }
 
@@ -21,7 +31,10 @@ fn public_facts(data: &DataPlan) -> Option<&'static str> {
         StoredFormat::Idx | StoredFormat::Npy if data.classes.is_none() => Some(
             "The number of classes was counted from the training labels and is taken as public; with data.classes in the plan it does not depend on them.",
         ),
-        StoredFormat::ImageFolder | StoredFormat::Clips { .. } => Some(
+        StoredFormat::Clips { layout: ClipLayout::ToyotaSmarthome(_), .. } => Some(
+            "Number and names of the classes are those in the names of the data set's files and are taken as public.",
+        ),
+        StoredFormat::ImageFolder | StoredFormat::Clips { layout: ClipLayout::Folder, .. } => Some(
             "Number and names of the classes are those of the training data's folders and are taken as public.",
         ),
         _ => None,

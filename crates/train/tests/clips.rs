@@ -42,16 +42,49 @@ const MASKED: &str = "masks = 'masks'----relation = 'masked'----[masked]\npublic
 const PATCH: &str =
     "----relation = 'patch'----[region]\npatch = [2, 2]\n[pipeline]\nimage = [16, 16]\ncrop = [8, 8]\n";
 
+const MOVING: &str = "----relation = 'patch'----[region]\npatch = [2, 2]\ntravel = [3, 1]\nduration = 1\n\
+    [pipeline]\nimage = [16, 16]\ncrop = [8, 8]\nviews = 2\nwindow = 2\n";
+
 #[test]
 fn clips_are_trained_on_under_every_relation_and_runs_go_on() {
-    for (rest, relation) in [("", Relation::AddRemove), (PATCH, Relation::Patch), (MASKED, Relation::Masked)]
-    {
+    for (rest, relation) in [
+        ("", Relation::AddRemove),
+        (PATCH, Relation::Patch),
+        (MOVING, Relation::Patch),
+        (MASKED, Relation::Masked),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         let request = request(folder.path(), "name = 'small-clip'", rest);
         let outcome = finished(&request, &folder.path().join("run"));
         assert_eq!(outcome.certificate.spent.unwrap().relation, relation);
         goes_on_alike(folder.path(), &request);
     }
+}
+
+/// Views of a window of frames lower the price of a region that is there for a while, and the model answers about clips of all frames.
+#[test]
+fn windows_of_frames_are_trained_as_they_are_priced() {
+    let folder = tempfile::tempdir().unwrap();
+    let windowed = request(folder.path(), "name = 'small-clip'", MOVING);
+    let run = folder.path().join("run");
+    let outcome = finished(&windowed, &run);
+    let spent = outcome.certificate.spent.unwrap();
+    let mut spec = windowed.spec.clone();
+    (spec.sampling.records, spec.pipeline.frames) = (outcome.certificate.public_records, Some(4));
+    let plan = dapple_plan::Plan::check(&spec).unwrap();
+    assert_eq!(plan.price(Default::default()).unwrap().epsilon, spent.epsilon);
+    // Of three windows two show a region that is in one frame.
+    assert!((plan.spatial().window().unwrap().probability() - 2.0 / 3.0).abs() < 1e-15);
+    (spec.region.duration, spec.pipeline.window, spec.pipeline.frames) = (None, None, None);
+    let still = dapple_plan::Plan::check(&spec).unwrap().price(Default::default()).unwrap();
+    assert!(spent.epsilon.upper < still.epsilon.upper);
+    let mut predictor = Predictor::open(&run, Look::default(), &Default::default()).unwrap();
+    let clip = clips::read_clip(&folder.path().join("train/2/002.npy"), 4, &DataLimits::default()).unwrap();
+    assert!(matches!(predictor.predict(&clip, "a clip").unwrap(), Prediction::Class(_)));
+    let mut other = windowed.clone();
+    other.spec.pipeline.frames = Some(5);
+    let error = start(&other, &folder.path().join("other"), &mut Silent).unwrap_err();
+    assert!(error.to_string().contains("pipeline.frames") && error.hint().is_some(), "{error}");
 }
 
 #[test]

@@ -4,7 +4,14 @@ mod frames;
 mod masks;
 mod source;
 #[cfg(test)]
+mod split_tests;
+mod splits;
+#[cfg(test)]
 mod tests;
+mod video;
+#[cfg(test)]
+#[cfg(unix)]
+mod video_tests;
 
 pub use frames::evenly_spaced;
 pub(crate) use masks::ClipMasks;
@@ -21,6 +28,7 @@ use crate::dataset::within;
 use crate::formats::{class_folders, hash_text, same_twice};
 use crate::{DataError, DataLimits, Dataset, Image, MAX_CLASSES, Target};
 use source::ClipSource;
+pub(crate) use splits::{SplitPart, SplitPlan};
 
 /// Values per pixel of a frame: red, green and blue.
 const CHANNELS: usize = 3;
@@ -80,6 +88,24 @@ impl Clips {
         Self::of_clips(root, names, clips, frames, limits)
     }
 
+    /// The clips of one part of a published split.
+    ///
+    /// # Errors
+    /// As [`Clips::open`], lists or names that make no sense, a clip that is listed and not there.
+    pub(crate) fn open_split(
+        root: &Path,
+        part: SplitPart,
+        frames: usize,
+        limits: &DataLimits,
+    ) -> Result<Self, DataError> {
+        let find = |(path, class): (PathBuf, u32)| {
+            let missing = || DataError::NoClip { path: root.join(&path) };
+            Ok((ClipSource::find(&root.join(&path)).ok_or_else(missing)?, class))
+        };
+        let clips = part.clips.into_iter().map(find).collect::<Result<_, DataError>>()?;
+        Self::of_clips(root, part.names, clips, frames, limits)
+    }
+
     /// Clips with the numbers of their classes.
     fn of_clips(
         root: &Path,
@@ -103,8 +129,17 @@ impl Clips {
     /// The same clips with the masks of a folder: those of a clip have its relative path and name.
     ///
     /// # Errors
-    /// A clip without masks or with several kinds of them.
+    /// A clip without masks or with several kinds of them; a video that may be turned where it is shown, of which nothing tells whether its
+    /// masks are.
     pub fn with_masks(mut self, folder: &Path) -> Result<Self, DataError> {
+        let may_turn = |clip: &ClipSource| matches!(clip, ClipSource::Video(video) if video.may_turn());
+        if let Some((clip, _)) = self.clips.iter().find(|(clip, _)| may_turn(clip)) {
+            let place = clip.path().display();
+            let problem = format!(
+                "{place}: a video of this kind may be turned where it is shown, and nothing tells whether its mask is; take its frames out of it, and make masks of these"
+            );
+            return Err(DataError::setting("data.masks", problem));
+        }
         let stems = (0..self.clips.len()).map(|record| (self.stem(record), self.place(record)));
         self.masks = Some(ClipMasks::find(folder, stems)?);
         Ok(self)
@@ -116,7 +151,7 @@ impl Clips {
         let path = clip.path().strip_prefix(&self.root).unwrap_or(clip.path());
         match clip {
             ClipSource::Pictures(_) => path.to_owned(),
-            ClipSource::Array(_) => path.with_extension(""),
+            ClipSource::Array(_) | ClipSource::Video(_) => path.with_extension(""),
         }
     }
 }

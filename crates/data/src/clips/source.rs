@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use dapple_geometry::Size;
 use sha2::Sha256;
 
+use super::video::Video;
 use super::{CHANNELS, evenly_spaced};
 use crate::formats::{ArrayClip, PICTURE_ENDINGS, hash_text, read_picture};
 use crate::{DataError, DataLimits, Image, Values, file, limits};
@@ -18,6 +19,8 @@ pub(super) enum ClipSource {
     Pictures(PathBuf),
     /// An array of `[frames, height, width, channels]` or `[frames, height, width]`.
     Array(PathBuf),
+    /// A video file.
+    Video(Video),
 }
 
 /// The frames of a clip as masks name them.
@@ -48,13 +51,24 @@ impl ClipSource {
         }
         match ending(&path).as_str() {
             "npy" => Some(Self::Array(path)),
+            ending if Video::has(ending) => Some(Self::Video(Video::new(path))),
             _ => None,
         }
+    }
+
+    /// The clip that a split names: the file or folder itself, or, where its frames were taken out of a video, a folder or an array of its
+    /// name without the ending.
+    pub(super) fn find(path: &Path) -> Option<Self> {
+        let there = |path: PathBuf| path.exists().then_some(path).and_then(Self::of);
+        let found = there(path.to_owned());
+        let stem = || Video::has(&ending(path)).then(|| path.with_extension(""));
+        found.or_else(|| there(stem()?)).or_else(|| there(path.with_extension("npy")))
     }
 
     pub(super) fn path(&self) -> &PathBuf {
         match self {
             Self::Pictures(path) | Self::Array(path) => path,
+            Self::Video(video) => video.path(),
         }
     }
 
@@ -63,6 +77,7 @@ impl ClipSource {
         match self {
             Self::Pictures(folder) => read_pictures(folder, frames, limits),
             Self::Array(path) => ArrayClip::open(path, limits)?.read(frames, limits),
+            Self::Video(video) => video.read(frames, limits),
         }
     }
 
@@ -76,6 +91,7 @@ impl ClipSource {
                 Ok(FrameNames::Pictures(pictures(folder)?.iter().map(stem).collect()))
             }
             Self::Array(path) => Ok(FrameNames::Counted(ArrayClip::open(path, limits)?.frames())),
+            Self::Video(video) => Ok(FrameNames::Counted(video.frames(limits)?)),
         }
     }
 
@@ -90,6 +106,7 @@ impl ClipSource {
                 Ok(())
             }
             Self::Array(path) => file::hash(path, hash),
+            Self::Video(video) => file::hash(video.path(), hash),
         }
     }
 }

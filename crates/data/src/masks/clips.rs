@@ -15,13 +15,13 @@ use crate::{DataError, DataLimits};
 
 /// A clip as its masks must know it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ClipFrames<'a> {
+pub struct ClipFrames<'a> {
     /// All frames of the clip.
-    pub(crate) total: usize,
+    pub total: usize,
     /// The frames that are shown, each below the number of all.
-    pub(crate) shown: &'a [usize],
+    pub shown: &'a [usize],
     /// The size of a frame.
-    pub(crate) size: Size,
+    pub size: Size,
 }
 
 /// The private pixels of the frames that are shown, or one mask for all frames.
@@ -36,7 +36,7 @@ pub(crate) struct ClipFrames<'a> {
 ///
 /// # Errors
 /// As there, and masks of frames that the clip does not have.
-pub(crate) fn clip_masks(
+pub fn clip_masks(
     bytes: &[u8],
     path: &Path,
     clip: ClipFrames<'_>,
@@ -47,6 +47,9 @@ pub(crate) fn clip_masks(
         problem: crate::formats::one_line(&problem),
     };
     let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default().to_ascii_lowercase();
+    if let Some(frame) = clip.shown.iter().find(|frame| **frame >= clip.total) {
+        return Err(wrong(format!("frame {frame} is shown, but the clip has {}", clip.total)));
+    }
     let masks = match ending.as_str() {
         "npy" => array_masks(bytes, path, (clip.total, clip.shown), limits)?,
         "json" => of_json(bytes, clip).map_err(wrong)?,

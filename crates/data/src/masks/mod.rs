@@ -14,7 +14,7 @@ mod tokens;
 mod unique;
 
 pub use boxes::PixelBox;
-pub(crate) use clips::{ClipFrames, clip_masks};
+pub use clips::{ClipFrames, clip_masks};
 pub use records::MaskedRecords;
 pub use tokens::PatchedMask;
 

@@ -16,7 +16,7 @@ pub(super) struct RecordPaths {
 
 /// Which records are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DataPart {
+pub(crate) enum DataPart {
     Train,
     Test,
 }

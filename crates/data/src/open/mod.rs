@@ -9,12 +9,13 @@ use std::sync::Arc;
 use dapple_plan::spec::DataFormat;
 use dapple_plan::{DataPlan, HeldOut, ProgramScenes, RecordFiles, RecordOrigin, StoredFormat};
 
-use crate::clips::Clips;
+use crate::clips::{Clips, SplitPlan};
 use crate::formats::ImageFolder;
 use crate::masks::MaskedRecords;
 use crate::split::{split, stratified_split};
 use crate::{DataError, Dataset, Pool};
-use files::{ClassFiles, DataPart, RecordPaths};
+pub(crate) use files::DataPart;
+use files::{ClassFiles, RecordPaths};
 use maps::MapFolders;
 
 /// The records to train on, those to evaluate on, and synthetic images.
@@ -131,10 +132,20 @@ fn stored(
             });
             Ok(both(train, test.transpose()?))
         }
-        StoredFormat::Clips { frames } => {
-            let clips = |root: &Path, like| Clips::open(root, like, *frames as usize, limits);
-            let train = clips(&train.path, None)?;
-            let test = test.map(|test| clips(&test.path, train.class_names())).transpose()?;
+        StoredFormat::Clips { layout, frames } => {
+            let split = SplitPlan { layout: *layout, lists: train.labels.as_deref(), classes: plan.classes };
+            let clips = |root: &Path, part, like| match split.part(root, part, limits)? {
+                None => Clips::open(root, like, *frames as usize, limits),
+                Some(part) => Clips::open_split(root, part, *frames as usize, limits),
+            };
+            let train = clips(&train.path, DataPart::Train, None)?;
+            let test = test.map(|test| clips(&test.path, DataPart::Test, train.class_names())).transpose()?;
+            if let Some(test) = &test
+                && test.class_names() != train.class_names()
+            {
+                let what = "its classes are not those that are trained on".to_owned();
+                return Err(DataError::setting("data.test", what));
+            }
             let train = match &plan.masks {
                 Some(masks) => train.with_masks(&base.join(masks))?,
                 None => train,

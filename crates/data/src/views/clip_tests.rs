@@ -1,12 +1,15 @@
 //! Tests that a clip is shown as its frames would be, and that no part of it tells of the other.
 
-use dapple_geometry::{AffineRanges, Augmentation, AugmentationKind, ColourJitter, CropDistribution, Mask};
+use dapple_geometry::{
+    AffineRanges, Augmentation, AugmentationKind, ColourJitter, CropDistribution, Mask, Pipeline, Region,
+};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::tests::{Case, case, random, views};
+use super::tests::{Case, case, meets, random, views};
 use super::*;
 use crate::keys::{MasterKey, Purpose};
+use crate::statistics::{ALPHA, chi_square_accepts};
 use crate::{Dataset, IGNORED, Target};
 
 const FRAMES: usize = 3;
@@ -175,6 +178,134 @@ proptest! {
         prop_assert_eq!(Some(seen), shown(&public, &record(3, 2)));
         prop_assert_eq!(shown(&private, &record(1, 2)), shown(&private, &record(1, 4)));
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    /// The promise on which the price of a region that moves rests: what it shows changes a view of a clip only if the crop meets the
+    /// influence mask of all that the region covers on its way.
+    #[test]
+    fn a_region_that_moves_changes_a_view_only_where_the_geometry_says(
+        case in case(), augment in augmentations(), travel in (0u32..4, 0u32..4), seed in any::<u64>(),
+        path in prop::array::uniform3((0.0..1.0f64, 0.0..1.0f64)),
+    ) {
+        let [left, top, width, height] = case.region;
+        let (width, height) = (width.min(case.size.width() - left), height.min(case.size.height() - top));
+        let room = [case.size.width() - left - width, case.size.height() - top - height];
+        let travel = [travel.0.min(room[0]), travel.1.min(room[1])];
+        let region = Region::Rectangle(Size::new(width, height).unwrap());
+        let swept = region.swept(travel[0], travel[1]).unwrap().extent().unwrap();
+        let inside = |x: u32, y: u32, (from_x, from_y): (u32, u32), size: Size| {
+            (from_x..from_x + size.width()).contains(&x) && (from_y..from_y + size.height()).contains(&y)
+        };
+        let mask = Mask::from_fn(case.size, |x, y| inside(x, y, (left, top), swept)).unwrap();
+        let pipeline = Pipeline::new(case.before.clone(), case.crop).unwrap();
+        let Ok(reaching) = pipeline.size_before_crop(case.size) else { return Ok(()) };
+        let influence = pipeline.influence(&mask).unwrap();
+        // One view, whose place is the first thing that is drawn.
+        let Ok(place) = crop::draw(&case.crop, reaching, &mut random(case.stream)) else { return Ok(()) };
+        let views = Views { views: 1, ..coloured(&case, &augment, Some(FRAMES)) };
+        let wide = case.size.width();
+        let at = |share: f64, travel: u32| (share * f64::from(travel + 1)) as u32;
+        let shown = |content: u64| {
+            let whole = clip(case.size, |frame, pixel, channel| {
+                let (x, y) = (pixel as u32 % wide, pixel as u32 / wide);
+                let start = (left + at(path[frame].0, travel[0]), top + at(path[frame].1, travel[1]));
+                let shows = if inside(x, y, start, region.extent().unwrap()) { content } else { seed };
+                byte(shows, (frame * 400 + pixel) * 3 + channel)
+            });
+            let mut view = vec![0.0; views.view_length()];
+            views.draw(&whole, &mut random(case.stream), &mut view).unwrap();
+            view
+        };
+        let same = shown(seed ^ 1) == shown(seed ^ 2);
+        prop_assert!(same || meets(&influence, place));
+    }
+}
+
+/// Views of a window of two of five frames that show a crop of one of three pixels, and a clip whose values tell frame and pixel.
+fn windows() -> (Views, Image) {
+    const WHOLE: usize = 5;
+    let (size, crop) = (Size::new(3, 1).unwrap(), Size::new(1, 1).unwrap());
+    let normalise = Normalise::new(1, None, None).unwrap().of_frames(Some(2));
+    let plain = views(Vec::new(), CropDistribution::Fixed(crop), crop);
+    let bytes: Vec<u8> =
+        (0..WHOLE as u8).flat_map(|frame| [0, 1, 2].map(|pixel| 51 * frame + pixel)).collect();
+    let whole = Image::clip(size, 1, WHOLE, &bytes).unwrap();
+    (Views { normalise, whole_clip: Some(WHOLE), ..plain }, whole)
+}
+
+/// What a view shows: its first frame and its pixel.
+fn shown_window(view: &[f32]) -> (usize, usize) {
+    let bytes: Vec<usize> = view.iter().map(|value| (value * 255.0).round() as usize).collect();
+    assert_eq!(bytes[1], bytes[0] + 51, "two frames, one after the other, at one place");
+    (bytes[0] / 51, bytes[0] % 51)
+}
+
+/// Every first frame is equally likely at every place of the crop, in every view by itself.
+#[test]
+fn windows_are_uniform_and_independent_of_crops() {
+    let (one, whole) = windows();
+    let views = Views { views: 2, ..one };
+    let mut counts = [0u64; 12 * 12];
+    const DRAWS: u64 = 144 * 400;
+    for stream in 0..DRAWS {
+        let mut output = vec![0.0; 2 * views.view_length()];
+        views.draw(&whole, &mut random(stream), &mut output).unwrap();
+        let place = |view: &[f32]| {
+            let (first, pixel) = shown_window(view);
+            3 * first + pixel
+        };
+        let [first, second] = [&output[..2], &output[2..]].map(place);
+        counts[12 * first + second] += 1;
+    }
+    assert!(chi_square_accepts(&counts, &[400.0; 144], ALPHA), "{counts:?}");
+}
+
+#[test]
+fn evaluation_shows_the_window_in_the_middle_and_lengths_must_fit() {
+    let (views, whole) = windows();
+    let mut view = vec![0.0; views.view_length()];
+    views.evaluate(&whole, 1, &mut view).unwrap();
+    // Three frames are not shown, one before the window and two behind it; the crop is in the centre.
+    assert_eq!(shown_window(&view), (1, 1));
+    assert_eq!((views.shape(), views.is_fixed()), (vec![1, 2, 1, 1], false));
+    let short = whole.window(0, 4).unwrap();
+    let error = views.evaluate(&short, 1, &mut view).unwrap_err();
+    assert!(error.to_string().contains("a clip of 4 frames where a clip of 5 frames is expected"), "{error}");
+}
+
+/// A window shows each frame by its own mask.
+#[test]
+fn windows_of_masks_are_those_of_their_frames() {
+    let size = Size::new(2, 1).unwrap();
+    let mask = |pixels: [u8; 2]| Mask::from_bytes(size, pixels.to_vec()).unwrap();
+    let record = OneClip {
+        clip: clip(size, |frame, pixel, _| (60 * frame + 20 * pixel + 10) as u8),
+        masks: vec![mask([1, 1]), mask([1, 0]), mask([0, 0])],
+    };
+    let normalise = Normalise::new(3, None, None).unwrap().of_frames(Some(1));
+    let plain = views(Vec::new(), CropDistribution::Fixed(size), size);
+    let whole = Views { normalise, whole_clip: Some(FRAMES), ..plain };
+    let views = whole.of_part(RecordPart::Public, None).unwrap();
+    let mut seen = [false; FRAMES];
+    for stream in 0..40 {
+        let key = MasterKey::from_seed(stream).purpose(Purpose::Views).step(0);
+        let mut output = vec![0.0; views.view_length()];
+        let mut class = [0];
+        views.contribute(&record, &[0], &key, &mut output).unwrap().write_classes(&mut class);
+        let red: Vec<u8> = output[..2].iter().map(|value| (value * 255.0).round() as u8).collect();
+        let (frame, expected) = match red[..] {
+            [0, 0] => (0, IGNORED),
+            [0, 90] => (1, 2),
+            [130, 150] => (2, 2),
+            _ => panic!("{red:?}"),
+        };
+        assert_eq!(class[0], expected);
+        seen[frame] = true;
+    }
+    assert_eq!(seen, [true; FRAMES]);
 }
 
 /// A view without a pixel of a part, in any frame, has nothing to say about it.

@@ -18,7 +18,7 @@ impl Views {
     pub fn is_fixed(&self) -> bool {
         let alone = self.views == 1 && self.synthetic.is_none() && self.mixtures == 0;
         let changed = self.flip || self.pixel_noise.is_some() || !self.augment.is_empty();
-        alone && self.crop.is_none() && !changed
+        alone && self.crop.is_none() && self.whole_clip.is_none() && !changed
     }
 
     /// Views of a record, synthetic images and mixtures among them.

@@ -29,6 +29,7 @@ use dapple_geometry::{Augmentation, CropDistribution, Filter, Operation, Size};
 use dapple_plan::spec::Pixels;
 use dapple_plan::{Spatial, ViewPlan};
 
+use crate::uniform::below;
 use crate::{DataError, Dataset, Image, TargetKind};
 use buffer::Buffer;
 use crop::CropPlace;
@@ -76,6 +77,8 @@ pub struct Views {
     augment: Vec<Augmentation>,
     output: Size,
     normalise: Normalise,
+    /// The frames of a clip of which a view shows some, one after the other; `None` if it shows all.
+    whole_clip: Option<usize>,
     /// The part of each image that is shown; `None` for all of it.
     part: Option<ShownPart>,
 }
@@ -145,6 +148,18 @@ impl Views {
             DataError::missing("data.size", why)
         })?;
         let views = spatial.views() as usize;
+        let whole_clip = match (spatial.window(), frames) {
+            (None, _) => None,
+            (Some(window), Some(frames)) if window.frames() as usize == frames => Some(frames),
+            (Some(window), frames) => {
+                let problem = match frames {
+                    None => "records are images, and have no frames".to_owned(),
+                    Some(frames) => format!("{}, but data.frames = {frames}", window.frames()),
+                };
+                return Err(DataError::setting("pipeline.frames", problem));
+            }
+        };
+        let frames = spatial.window().map(|window| window.shown() as usize).or(frames);
         let planes = channels.saturating_mul(frames.unwrap_or(1));
         let values =
             (planes as u64).checked_mul(views as u64).and_then(|each| output.pixels().checked_mul(each));
@@ -166,6 +181,7 @@ impl Views {
             views,
             flip,
             pixel_noise,
+            whole_clip,
             ..Self::unchanged(image, output, normalise)
         };
         views.with_augmentations(&plan.augment)
@@ -196,6 +212,7 @@ impl Views {
             augment: Vec::new(),
             output,
             normalise,
+            whole_clip: None,
             part: None,
         }
     }
@@ -261,7 +278,16 @@ impl Views {
             Some(crop) => crop::draw(crop, reaching, random).map_err(DataError::geometry("an image"))?,
             None => CropPlace::whole(reaching),
         };
-        Ok(ShownView { place, flip: self.flip && random.next_u32() >> 31 == 1 })
+        let first = match self.spare_frames() {
+            0 => 0,
+            spare => below(random, spare as u64 + 1) as usize,
+        };
+        Ok(ShownView { place, first, flip: self.flip && random.next_u32() >> 31 == 1 })
+    }
+
+    /// The frames of a clip that a view does not show.
+    fn spare_frames(&self) -> usize {
+        self.whole_clip.zip(self.normalise.frames()).map_or(0, |(whole, shown)| whole - shown)
     }
 
     /// Shows an image at the places that `places` chooses once the size before the crop is known, and returns them.
@@ -271,9 +297,37 @@ impl Views {
         places: impl FnOnce(Size) -> Result<Vec<ShownView>, DataError>,
         output: &mut [f32],
     ) -> Result<Vec<ShownView>, DataError> {
+        if self.whole_clip.is_some() {
+            return self.show_windows(image, places, output);
+        }
         let (source, mapping) = self.prepare(image)?;
         let places = places(size_of(&mapping)?)?;
         for (view, shown) in output.chunks_exact_mut(self.view_length()).zip(&places) {
+            self.finish(&source, &mapping, shown.place, shown.flip, view)?;
+        }
+        Ok(places)
+    }
+
+    /// The same of a clip of which each view shows a window.
+    fn show_windows(
+        &self,
+        clip: &Image,
+        places: impl FnOnce(Size) -> Result<Vec<ShownView>, DataError>,
+        output: &mut [f32],
+    ) -> Result<Vec<ShownView>, DataError> {
+        let other = || {
+            let (place, found, expected) = ("an image".to_owned(), clip.frames(), self.whole_clip);
+            DataError::Frames { place, found, expected }
+        };
+        if clip.frames() != self.whole_clip {
+            return Err(other());
+        }
+        let reaching = follow(&self.before, clip.size()).map_err(DataError::geometry("an image"))?;
+        let places = places(reaching)?;
+        let frames = self.normalise.frames().unwrap_or(1);
+        for (view, shown) in output.chunks_exact_mut(self.view_length()).zip(&places) {
+            let window = clip.window(shown.first, frames).ok_or_else(other)?;
+            let (source, mapping) = self.prepare(&window)?;
             self.finish(&source, &mapping, shown.place, shown.flip, view)?;
         }
         Ok(places)
@@ -307,7 +361,9 @@ impl Views {
             Some(crop) => crop::grid(crop, reaching, grid)?,
             None => vec![CropPlace::whole(reaching)],
         };
-        Ok(places.into_iter().map(|place| ShownView { place, flip: false }).collect())
+        // The window in the middle.
+        let first = self.spare_frames() / 2;
+        Ok(places.into_iter().map(|place| ShownView { place, first, flip: false }).collect())
     }
 
     /// Carries out the operations before the crop.
@@ -402,10 +458,12 @@ impl Views {
     }
 }
 
-/// Where a view lies in the image that reaches the crop, and whether it is mirrored afterwards.
+/// Where a view lies in the image that reaches the crop, with which frame it begins, and whether it is mirrored afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ShownView {
     place: CropPlace,
+    /// The first frame of a clip that is shown.
+    first: usize,
     flip: bool,
 }
 

@@ -118,7 +118,7 @@ impl Views {
         for ((view, place), output) in views.zip(places).zip(output.chunks_exact_mut(self.input_length())) {
             let (values, shares) = output.split_at_mut(self.view_length());
             values.copy_from_slice(view);
-            let seen = reaching.iter().map(|reaching| self.seen(reaching, place));
+            let seen = self.window_of(&reaching, place).iter().map(|reaching| self.seen(reaching, place));
             let private: Vec<Mask> = seen.collect::<Result<_, _>>().map_err(geometry())?;
             let own = match (shown.tokens, shown.part) {
                 (Some(grid), part) => {
@@ -137,6 +137,14 @@ impl Views {
             classes.push(if own.is_empty() { IGNORED } else { class });
         }
         Ok(())
+    }
+
+    /// The masks of the frames that a view shows, or the one of all frames.
+    fn window_of<'a>(&self, masks: &'a [Mask], shown: ShownView) -> &'a [Mask] {
+        match self.normalise.frames() {
+            Some(frames) if masks.len() > 1 => &masks[shown.first..shown.first + frames],
+            _ => masks,
+        }
     }
 
     /// The pixels of a view, before augmentations, that may depend on pixels which `reaching` marks in the image that reaches the crop.

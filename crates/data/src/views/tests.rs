@@ -29,7 +29,7 @@ pub(super) fn image(size: Size, value: impl Fn(u32, u32) -> f32) -> Image {
     Image::new(size, 1, Values::Floats(floats)).unwrap()
 }
 
-fn meets(mask: &Mask, place: CropPlace) -> bool {
+pub(super) fn meets(mask: &Mask, place: CropPlace) -> bool {
     let CropPlace { x, y, size } = place;
     (y..y + size.height()).any(|row| (x..x + size.width()).any(|column| mask.get(column, row)))
 }

@@ -6,7 +6,9 @@ use super::partition;
 use crate::Plan;
 use crate::error::PlanError;
 use crate::spec::MaskedContent;
-use crate::{Averaged, BalancedBound, MaskedTokens, PixelNoise, PublicTokens, Relation, Sampling, number};
+use crate::{
+    Averaged, BalancedBound, MaskedTokens, PixelNoise, PublicTokens, Relation, Sampling, Spatial, number,
+};
 
 /// What is protected.
 pub(crate) fn protects(plan: &Plan) -> String {
@@ -26,8 +28,15 @@ pub(crate) fn protects(plan: &Plan) -> String {
                 Some(_) => "pixels",
                 None => "pixels, and label pixels where every pixel has a label",
             };
+            let moves = spatial.protected().is_some_and(|protected| protected.travel().is_some());
+            let record = if moves || spatial.window().is_some() { "clip" } else { "image" };
+            let lasts = spatial.window().and_then(|window| Some((window.duration()?, window.frames())));
+            let region = match lasts {
+                Some((duration, frames)) => format!("{region}, in at most {duration} consecutive of {frames} frames,"),
+                None => region,
+            };
             format!(
-                "the content ({content}) of {region} in any one image{image}, {place}; the rest of the image and its class label are not protected"
+                "the content ({content}) of {region} in any one {record}{image}, {place}; the rest of the {record} and its class label are not protected"
             )
         }
         Relation::Masked if removes(plan) => "whether the content of the private tokens of any one record was there at all (one content in the place of another is two such changes); the record's public tokens, its label, and which of its tokens are private are taken as public and not protected".to_owned(),
@@ -242,7 +251,11 @@ fn spatial(plan: &Plan) -> Vec<String> {
 fn crops(plan: &Plan) -> Vec<String> {
     let spatial = plan.spatial();
     let Some(pipeline) = spatial.pipeline() else {
-        return vec!["There is no crop: every view of a sampled image shows the region.".to_owned()];
+        let no_crop = match spatial.window() {
+            Some(_) => "There is no crop: every view of a sampled clip shows the region if its window does.",
+            None => "There is no crop: every view of a sampled image shows the region.",
+        };
+        return std::iter::once(no_crop.to_owned()).chain(window(spatial)).collect();
     };
     let drawn = match spatial.views() {
         0 => return vec!["No view of an image is shown; the price is that of one view.".to_owned()],
@@ -270,7 +283,25 @@ fn crops(plan: &Plan) -> Vec<String> {
     );
     sentences.push(match spatial.protected().map(|protected| protected.placement()) {
         Some(Placement::Annotated) => "The region lies where the mask marks it, in every image.".to_owned(),
+        _ if spatial.protected().is_some_and(|protected| protected.travel().is_some()) => {
+            "In every frame of a clip in which it is seen, the region is no larger than stated and lies inside the frame; between any two of them it moves by no more than stated. All frames of a clip are cropped at the same origin.".to_owned()
+        }
         _ => "The region is no larger than stated and lies inside the image.".to_owned(),
     });
+    sentences.extend(window(spatial));
     sentences
+}
+
+/// What is assumed of windows of frames.
+fn window(spatial: &Spatial) -> Option<String> {
+    let window = spatial.window()?;
+    let lasts = match window.duration() {
+        Some(duration) => format!(" The frames that show the region are within {duration} consecutive ones."),
+        None => String::new(),
+    };
+    Some(format!(
+        "Each view of a clip shows {} of its {} frames, one after the other, the first of which is uniform over all places, drawn anew in each step and independently of the crop and of the content.{lasts}",
+        window.shown(),
+        window.frames()
+    ))
 }

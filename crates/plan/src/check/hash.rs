@@ -71,6 +71,11 @@ pub(crate) fn of(plan: &Plan) -> String {
         line("pipeline.crop", crop(pipeline.crop_distribution()));
     }
     line("pipeline.views", spatial.views().to_string());
+    if let Some(window) = spatial.window() {
+        line("pipeline.frames", window.frames().to_string());
+        line("pipeline.window", window.shown().to_string());
+        line("region.duration", window.duration().map_or_else(String::new, |duration| duration.to_string()));
+    }
     if let Some(noise) = spatial.pixel_noise() {
         line("pipeline.pixel_noise", exact(noise.deviation()));
     }
@@ -78,6 +83,9 @@ pub(crate) fn of(plan: &Plan) -> String {
         line("region.placement", protected.placement().to_string());
         for region in protected.regions() {
             line("region", fingerprint(region));
+        }
+        if let Some(travel) = protected.travel() {
+            line("region.travel", travel.to_string());
         }
     }
     for phase in &plan.phases {

@@ -16,6 +16,7 @@ mod schedule;
 mod seen;
 mod spatial;
 mod split;
+mod window;
 
 pub use masked::{MaskedTokens, PublicTokens};
 pub use mix::Averaged;
@@ -28,3 +29,4 @@ pub use sampling::{Sampling, Scheme};
 pub use seen::Seen;
 pub use spatial::{Protected, Spatial};
 pub use split::Split;
+pub use window::ClipWindow;

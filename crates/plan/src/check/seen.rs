@@ -18,6 +18,9 @@ pub struct Seen {
     pub hits: Option<u64>,
     /// The probability that one view sees the region. It is never too small.
     pub probability_of_one_view: f64,
+    /// The probability that a window of frames shows one in which the region is, where views show a window. It is never too small.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probability_of_window: Option<f64>,
     /// Views of a record.
     pub views: u32,
 }
@@ -36,6 +39,7 @@ impl Seen {
             key: "pipeline.crop",
             why: "without a crop every view shows the region",
         })?;
+        let window = spatial.window().map(|window| window.probability());
         // An annotated region lies where its mask says.
         let annotated = match protected.regions() {
             [Region::Mask(mask)] => mask.bounding_box().map(|(x, y, _)| (x, y)),
@@ -46,7 +50,11 @@ impl Seen {
             worst_origin: seen.worst_origin.or(annotated),
             crop_origins: seen.counts.map(|counts| counts.crop_origins),
             hits: seen.counts.map(|counts| counts.hits),
-            probability_of_one_view: seen.probability(),
+            probability_of_one_view: match &window {
+                None => seen.probability(),
+                Some(window) => (seen.probability() * window).next_up().min(1.0),
+            },
+            probability_of_window: window,
             views: spatial.views(),
         })
     }

@@ -5,7 +5,7 @@ use dapple_geometry::{
     Placement, Region, Size, heatmap, inclusion, views,
 };
 
-use super::{PixelNoise, operations};
+use super::{ClipWindow, PixelNoise, operations};
 use crate::error::PlanError;
 use crate::spec::{PadModeSpec, PipelineSpec, Pixels, PlacementSpec, PlanSpec, RegionSpec};
 
@@ -20,6 +20,8 @@ const MAX_VIEWS: u32 = 1_000_000;
 pub struct Protected {
     regions: Vec<Region>,
     placement: Placement,
+    /// How far the region moves; `None` if it stays.
+    travel: Option<Pixels>,
 }
 
 impl Protected {
@@ -33,6 +35,27 @@ impl Protected {
     #[must_use]
     pub fn placement(&self) -> Placement {
         self.placement
+    }
+
+    /// How many columns and rows the region moves at most within a clip; `None` if it stays.
+    #[must_use]
+    pub fn travel(&self) -> Option<Pixels> {
+        self.travel
+    }
+
+    /// What the regions may cover on their way through an image of this size, as places of one region each.
+    ///
+    /// # Guarantee
+    /// For every path within `travel` that stays inside the image there is a place, inside the image, of a swept region that covers the
+    /// region all along the path. A region never moves farther than the image has room for.
+    fn swept(&self, image: Size) -> Result<Vec<Region>, PlanError> {
+        let Some(Pixels { x, y }) = self.travel else { return Ok(self.regions.clone()) };
+        let one = |region: &Region| {
+            let extent = region.extent()?;
+            let room = |travel: u32, side: u32, own: u32| travel.min(side.saturating_sub(own));
+            region.swept(room(x, image.width(), extent.width()), room(y, image.height(), extent.height()))
+        };
+        self.regions.iter().map(|region| one(region).map_err(at("region.travel"))).collect()
     }
 
     /// Width and height of the region, if it is a rectangle.
@@ -68,6 +91,14 @@ impl Protected {
     /// The region in words: `a patch of 10x10 pixels`.
     #[must_use]
     pub fn words(&self) -> String {
+        let region = self.region_words();
+        match self.travel {
+            None => region,
+            Some(travel) => format!("{region} that moves by at most {travel} pixels"),
+        }
+    }
+
+    fn region_words(&self) -> String {
         match self.regions.as_slice() {
             [Region::Rectangle(size)] => format!("a patch of {size} pixels"),
             [Region::Circle { radius }] => format!("a disc of radius {radius} pixels"),
@@ -88,6 +119,7 @@ pub struct Spatial {
     views: u32,
     seen: Option<Inclusion>,
     pixel_noise: Option<PixelNoise>,
+    window: Option<ClipWindow>,
     inclusion_probability: f64,
 }
 
@@ -112,6 +144,9 @@ impl Spatial {
                 why: "a placement is given without a region",
             });
         }
+        let travel = travel(spec, &regions, placement)?;
+        let protected =
+            (!regions.is_empty()).then(|| Protected { regions: regions.clone(), placement, travel });
         let annotated_size = match regions.as_slice() {
             [Region::Mask(mask)] if placement == Placement::Annotated => Some(mask.size()),
             _ => None,
@@ -130,7 +165,10 @@ impl Spatial {
                     why: "the inclusion probability of a crop depends on the image it is cut from",
                 });
             }
-            (Some(pipeline), Some(image), false) => Some(worst(&regions, placement, image, pipeline)?),
+            (Some(pipeline), Some(image), false) => {
+                let swept = protected.as_ref().map(|protected| protected.swept(image)).transpose()?;
+                Some(worst(&swept.unwrap_or_default(), placement, image, pipeline)?)
+            }
             (Some(pipeline), Some(image), true) => {
                 fits(pipeline, image)?;
                 None
@@ -141,7 +179,6 @@ impl Spatial {
             }
             (_, None, _) | (None, _, true) => None,
         };
-        let protected = (!regions.is_empty()).then_some(Protected { regions, placement });
         let pixel_noise = match spec.pipeline.pixel_noise {
             Some(deviation) => {
                 let resizes = spec.pipeline.crop_scale.is_some() || spec.pipeline.crop_ratio.is_some();
@@ -149,7 +186,14 @@ impl Spatial {
             }
             None => None,
         };
-        let crop_probability = seen.as_ref().map_or(1.0, Inclusion::probability);
+        let window = ClipWindow::check(spec, protected.is_some())?;
+        // Crop and window are drawn independently; rounding of the product goes up.
+        let crop_probability = match (seen.as_ref().map_or(1.0, Inclusion::probability), &window) {
+            (crop, Some(window)) if window.probability() < 1.0 => {
+                (crop * window.probability()).next_up().min(1.0)
+            }
+            (crop, _) => crop,
+        };
         let of_one_view = match &pixel_noise {
             // Rounding of the product goes up.
             Some(noise) if protected.is_some() => (crop_probability * noise.distance()).next_up().min(1.0),
@@ -165,6 +209,7 @@ impl Spatial {
             views: views_count,
             seen,
             pixel_noise,
+            window,
             inclusion_probability,
         })
     }
@@ -211,8 +256,14 @@ impl Spatial {
         self.pixel_noise
     }
 
+    /// The window of frames that a view of a clip shows; `None` if it shows all.
+    #[must_use]
+    pub fn window(&self) -> Option<ClipWindow> {
+        self.window
+    }
+
     /// The probability that any of the views sees the region, `c_K = 1 - (1 - c)^K`, where `c` is that of one crop, or 1 without one, times
-    /// the distance that pixel noise leaves.
+    /// that of one window of frames, and times the distance that pixel noise leaves.
     #[must_use]
     pub fn inclusion_probability(&self) -> f64 {
         self.inclusion_probability
@@ -223,7 +274,8 @@ impl Spatial {
         Self { inclusion_probability: 1.0, ..self.clone() }
     }
 
-    /// One view's inclusion probability for each place of the region, as a map to draw.
+    /// One view's inclusion probability for each place of the region, as a map to draw. A region that moves has a place for all that it may
+    /// cover on its way.
     ///
     /// # Errors
     /// There is no region, no image size or no crop, or the geometry has no map for them.
@@ -233,10 +285,37 @@ impl Spatial {
             self.image.ok_or_else(|| missing("pipeline.image", "a heat map needs the image's size"))?;
         let pipeline =
             self.pipeline.as_ref().ok_or_else(|| missing("pipeline.crop", "a heat map shows crops"))?;
-        let region = self.protected.as_ref().and_then(|protected| protected.regions.first());
+        let regions = self.protected.as_ref().map(|protected| protected.swept(image)).transpose()?;
+        let region = regions.as_ref().and_then(|regions| regions.first());
         let region = region.ok_or_else(|| missing("region.patch", "a heat map shows a region"))?;
         heatmap(region, image, pipeline).map_err(|source| locate(source, region))
     }
+}
+
+/// How far the region moves, if it does.
+fn travel(spec: &PlanSpec, regions: &[Region], placement: Placement) -> Result<Option<Pixels>, PlanError> {
+    const KEY: &str = "region.travel";
+    let Some(travel) = spec.region.travel.filter(|travel| (travel.x, travel.y) != (0, 0)) else {
+        return Ok(None);
+    };
+    if regions.is_empty() {
+        return Err(PlanError::Missing { key: "region.patch", why: "a travel is given without a region" });
+    }
+    if placement == Placement::Annotated {
+        return Err(PlanError::invalid(
+            KEY,
+            "an annotated region lies where its mask marks it",
+            "mark every place of the region in the mask, and leave the travel out",
+        ));
+    }
+    if spec.pipeline.pixel_noise.is_some() {
+        return Err(PlanError::invalid(
+            KEY,
+            "noise on pixels is counted for a region of one image",
+            "leave pipeline.pixel_noise out",
+        ));
+    }
+    Ok(Some(travel))
 }
 
 fn regions(spec: &RegionSpec, masks: &[Mask]) -> Result<Vec<Region>, PlanError> {

@@ -12,7 +12,7 @@ section! {
             ("the folder or file of the records to train on", "photos/train")
                 .file();
         train_labels: String =
-            ("the file of their labels, or the folder of their label maps", "train-labels.npy")
+            ("the file of their labels, or the folder of their label maps, or of the lists of a published split", "train-labels.npy")
                 .file();
         test: String =
             ("the folder or file of the records to evaluate on", "photos/test")
@@ -38,6 +38,9 @@ section! {
         frames: u32 =
             ("the number of frames of a clip that the model sees, evenly spaced over it", "16")
                 .or("16");
+        split: SplitChoice =
+            ("which published split of a data set of clips is used", "cross-subject")
+                .or("first for ucf-101 and hmdb-51, cross-subject for ntu-rgb-d and toyota-smarthome");
         private: PrivateThing =
             ("what the masks of moving-shapes mark as private", "object")
                 .or("object");
@@ -109,8 +112,38 @@ words! {
         StreetScenes = "street-scenes",
         /// One folder of clips for each class.
         ClipFolder = "clip-folder",
+        /// UCF-101, split by its lists.
+        Ucf101 = "ucf-101",
+        /// HMDB-51, split by its lists.
+        Hmdb51 = "hmdb-51",
+        /// NTU RGB+D and NTU RGB+D 120, split by the names of their files.
+        NtuRgbD = "ntu-rgb-d",
+        /// Toyota Smarthome, split by the names of its files.
+        ToyotaSmarthome = "toyota-smarthome",
         /// Clips of moving shapes drawn by the program, with masks.
         MovingShapes = "moving-shapes",
+    }
+}
+
+words! {
+    /// A published split of a data set of clips.
+    pub enum SplitChoice {
+        /// The first of three.
+        First = "first",
+        /// The second of three.
+        Second = "second",
+        /// The third of three.
+        Third = "third",
+        /// Some people to train on, others to test on.
+        CrossSubject = "cross-subject",
+        /// Some cameras to train on, others to test on.
+        CrossView = "cross-view",
+        /// One camera to train on, another to test on.
+        CrossView1 = "cross-view-1",
+        /// Several cameras to train on, another to test on.
+        CrossView2 = "cross-view-2",
+        /// Some arrangements of cameras to train on, others to test on.
+        CrossSetup = "cross-setup",
     }
 }
 
@@ -136,6 +169,23 @@ impl DataFormat {
     /// Whether records of this format are clips.
     #[must_use]
     pub fn is_of_clips(self) -> bool {
-        matches!(self, Self::ClipFolder | Self::MovingShapes)
+        match self {
+            Self::ClipFolder
+            | Self::Ucf101
+            | Self::Hmdb51
+            | Self::NtuRgbD
+            | Self::ToyotaSmarthome
+            | Self::MovingShapes => true,
+            Self::ImageFolder
+            | Self::ImageList
+            | Self::Idx
+            | Self::Cifar
+            | Self::Npy
+            | Self::FashionScenes
+            | Self::ImagePairs
+            | Self::Cityscapes
+            | Self::A2d2
+            | Self::StreetScenes => false,
+        }
     }
 }

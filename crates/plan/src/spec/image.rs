@@ -19,6 +19,14 @@ section! {
                 .flag("region-mask", "FILE.png")
                 .file()
                 .instead_of(&["region.patch", "region.circle"]);
+        travel: Pixels =
+            ("how many columns and rows the region moves within a clip at most, PX or XxY", "40x20")
+                .flag("travel", "XxY")
+                .or("0, a region that stays");
+        duration: u32 =
+            ("how many frames of a clip, one after the other, show the region at most, of those that reach the pipeline", "8")
+                .flag("duration", "FRAMES")
+                .or("all of them");
         placement: PlacementSpec =
             ("where the region may lie", "anywhere")
                 .flag("placement", "WHERE")
@@ -67,6 +75,14 @@ section! {
                 .flag("crop-ratio", "A:B")
                 .or("3/4 to 4/3 if --crop-scale is given")
                 .instead_of(&["pipeline.crop"]);
+        frames: u32 =
+            ("how many frames of a clip reach the pipeline, where views show a window of them", "32")
+                .flag("frames", "N")
+                .or("those of the data");
+        window: u32 =
+            ("how many frames of a clip a view shows, one after the other, from a random one on", "8")
+                .flag("window", "W")
+                .or("all of them");
         pixel_noise: f64 =
             ("the standard deviation of Gaussian noise on the values of each view, of values from 0 to 1", "10.0")
                 .or("none");

@@ -24,7 +24,7 @@ mod values;
 use crate::Relation;
 use crate::check::hash;
 
-pub use data::{DataFormat, DataSpec, PrivateThing};
+pub use data::{DataFormat, DataSpec, PrivateThing, SplitChoice};
 use declare::plan;
 pub(crate) use declare::words;
 pub use device::{CardList, DeviceChoice, NoSuchDevice};

@@ -16,8 +16,9 @@ pub use clipping::GradientBound;
 pub use conduct::Conduct;
 pub(crate) use data::augment;
 pub use data::{
-    ClassNumbers, DataLimits, DataPlan, HeldOut, MAX_CLASSES, PoolPlan, ProgramScenes, RecordFiles,
-    RecordOrigin, SessionChoice, SettingError, StoredFormat, TargetKind, ViewPlan,
+    ClassNumbers, ClipLayout, DataLimits, DataPlan, HeldOut, ListedSplit, MAX_CLASSES, NtuSplit, PoolPlan,
+    ProgramScenes, RecordFiles, RecordOrigin, SessionChoice, SettingError, SmarthomeSplit, StoredFormat,
+    TargetKind, ViewPlan,
 };
 pub use evaluation::{EvaluationPlan, Look, MapEvaluation};
 pub use masked::MaskedPlan;

@@ -1,12 +1,14 @@
 //! Where the records come from, and how they are shown.
 
 pub(crate) mod augment;
+mod clips;
 mod error;
 mod limits;
 mod origin;
 #[cfg(test)]
 mod tests;
 
+pub use clips::{ClipLayout, ListedSplit, NtuSplit, SmarthomeSplit};
 pub use error::SettingError;
 pub use limits::{DataLimits, MAX_CLASSES};
 pub use origin::{

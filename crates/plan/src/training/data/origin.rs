@@ -1,5 +1,6 @@
 //! Where the records come from: those to train on, and those to evaluate on.
 
+use super::clips::ClipLayout;
 use super::{MAX_CLASSES, SettingError};
 use crate::Relation;
 use crate::spec::{DataFormat, DataSpec, PrivateThing};
@@ -65,8 +66,10 @@ pub enum StoredFormat {
         /// The sessions to evaluate on.
         test: SessionChoice,
     },
-    /// One folder of clips for each class.
+    /// Clips with one class each.
     Clips {
+        /// Where they lie, and which of them are trained on.
+        layout: ClipLayout,
         /// The frames of a clip that are shown.
         frames: u32,
     },
@@ -160,9 +163,15 @@ impl RecordOrigin {
                 let scenes = ProgramScenes::MovingShapes { frames: frames(data)?, private };
                 Self::made(scenes, "moving-shapes are drawn by the program", data)
             }
-            DataFormat::ClipFolder => {
-                let format = frames(data).map(|frames| StoredFormat::Clips { frames });
-                Self::stored(format, "folder", data, relation)
+            DataFormat::ClipFolder
+            | DataFormat::Ucf101
+            | DataFormat::Hmdb51
+            | DataFormat::NtuRgbD
+            | DataFormat::ToyotaSmarthome => {
+                let layout = ClipLayout::check(format, data);
+                let clips =
+                    layout.and_then(|layout| Ok(StoredFormat::Clips { layout, frames: frames(data)? }));
+                Self::stored(clips, "folder", data, relation)
             }
             DataFormat::ImageFolder => Self::stored(Ok(StoredFormat::ImageFolder), "folder", data, relation),
             DataFormat::ImageList => Self::stored(Ok(StoredFormat::ImageList), "folder", data, relation),
@@ -213,6 +222,16 @@ impl RecordOrigin {
             }
             Self::Program(ProgramScenes::Street) => Some(TargetKind::LabelMap),
             Self::Stored { format, .. } => Some(format.targets()),
+        }
+    }
+
+    /// Whether records are clips.
+    #[must_use]
+    pub fn is_of_clips(&self) -> bool {
+        match self {
+            Self::Caller => false,
+            Self::Program(scenes) => matches!(scenes, ProgramScenes::MovingShapes { .. }),
+            Self::Stored { format, .. } => matches!(format, StoredFormat::Clips { .. }),
         }
     }
 
@@ -310,6 +329,11 @@ fn refuse_keys(data: &DataSpec, format: DataFormat) -> Result<(), SettingError> 
     if data.frames.is_some() && !format.is_of_clips() {
         let problem = format!("{} has images, and only clips have frames", format.name());
         return Err(SettingError::refused("data.frames", problem));
+    }
+    if data.split.is_some() && !ClipLayout::is_split(format) {
+        let problem =
+            format!("{} has no published splits; give data.test, or data.validation", format.name());
+        return Err(SettingError::refused("data.split", problem));
     }
     for (given, key, meant) in [
         (data.class_ids.is_some(), "data.class_ids", of_pairs),

@@ -30,7 +30,11 @@ fn formats_tell_their_targets() {
     assert_eq!(check("train = 'a'").unwrap().origin, RecordOrigin::Caller);
     assert_eq!(RecordOrigin::Caller.targets(), None);
     for format in DataFormat::ALL {
-        let train = if format.is_embedded() { "" } else { "train = 'a'\nclasses = 3\n" };
+        let train = match format {
+            format if format.is_embedded() => "",
+            DataFormat::Ucf101 | DataFormat::Hmdb51 => "train = 'a'\ntrain_labels = 'lists'\n",
+            _ => "train = 'a'\nclasses = 3\n",
+        };
         let data = check(&format!("format = '{}'\n{train}", format.name())).unwrap();
         let maps = matches!(
             format,
@@ -72,6 +76,26 @@ fn what_excludes_each_other_is_refused() {
         (
             "format = 'clip-folder'\ntrain = 'a'\nframes = 0",
             "`data.frames`: 0 frames, but from 1 to 1024 are shown",
+        ),
+        (
+            "format = 'ucf-101'\ntrain = 'a'",
+            "`data.train_labels` is missing: the folder of the lists that say which clips are trained on",
+        ),
+        (
+            "format = 'ucf-101'\ntrain = 'a'\ntrain_labels = 'b'\nsplit = 'cross-view'",
+            "`data.split`: \"cross-view\" is none of its splits, which are first, second and third",
+        ),
+        (
+            "format = 'ntu-rgb-d'\ntrain = 'a'\nsplit = 'second'",
+            "`data.split`: \"second\" is none of its splits, which are cross-subject, cross-view and cross-setup",
+        ),
+        (
+            "format = 'ntu-rgb-d'\ntrain = 'a'\ntrain_labels = 'b'",
+            "`data.train_labels`: the folders or names of clips tell their classes",
+        ),
+        (
+            "format = 'clip-folder'\ntrain = 'a'\nsplit = 'first'",
+            "`data.split`: clip-folder has no published splits; give data.test, or data.validation",
         ),
         (
             "format = 'clip-folder'\nprivate = 'object'",

@@ -1,0 +1,157 @@
+//! Tests that videos are decoded by a program that is told what to read and not trusted with what it writes. A script stands in for it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::video::Video;
+use super::*;
+use crate::Values;
+
+/// A program that writes its arguments down and then does what a script says.
+fn program(folder: &Path, script: &str) -> PathBuf {
+    let path = folder.join("decoder");
+    let arguments = folder.join("arguments").display().to_string();
+    fs::write(&path, format!("#!/bin/sh\nprintf '%s\\n' \"$@\" > '{arguments}'\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// A video whose decoder runs a script.
+fn video(folder: &Path, name: &str, script: &str) -> Video {
+    fs::write(folder.join(name), "not really a video").unwrap();
+    Video::decoded_by(program(folder, script).into(), folder.join(name))
+}
+
+/// A script that writes frames of two pixels whose values are these characters.
+fn frames(values: &str) -> String {
+    let one = |value: char| format!("printf 'P6\\n2 1\\n255\\n{}'", value.to_string().repeat(6));
+    values.chars().map(one).collect::<Vec<_>>().join("\n")
+}
+
+fn shown(video: &Video, frames: usize) -> Result<String, String> {
+    let image = video.read(frames, &DataLimits::default()).map_err(|error| {
+        assert!(error.hint().is_some());
+        error.to_string()
+    })?;
+    let Values::Bytes(values) = image.values() else { panic!("bytes") };
+    Ok(values[..frames].iter().map(|&value| char::from(value)).collect())
+}
+
+#[test]
+fn frames_are_evenly_spaced_and_repeat_in_short_videos() {
+    let folder = tempfile::tempdir().unwrap();
+    let video = video(folder.path(), "a.avi", &frames("abcdef"));
+    assert_eq!(video.frames(&DataLimits::default()).unwrap(), 6);
+    for (count, wanted) in [(1, "d"), (2, "be"), (3, "bdf"), (6, "abcdef"), (9, "abbcddeff")] {
+        assert_eq!(shown(&video, count).unwrap(), wanted);
+    }
+}
+
+#[test]
+fn the_program_is_told_one_file_one_reader_and_no_protocol_but_files() {
+    let folder = tempfile::tempdir().unwrap();
+    // A name that would be an option, or a list of files, by itself.
+    let name = "-i concat:x|y.mp4";
+    assert_eq!(shown(&video(folder.path(), name, &frames("a")), 1).unwrap(), "a");
+    let arguments = fs::read_to_string(folder.path().join("arguments")).unwrap();
+    let arguments: Vec<&str> = arguments.lines().collect();
+    let file = format!("file:{}", fs::canonicalize(folder.path().join(name)).unwrap().display());
+    let at = |argument: &str| arguments.iter().position(|found| *found == argument).unwrap();
+    assert_eq!(arguments[at("-i") + 1], file);
+    assert_eq!(arguments[at("-protocol_whitelist") + 1], "file,pipe");
+    assert!(
+        arguments[..at("-i")].windows(2).any(|pair| pair == ["-f", "mov"])
+            && at("-protocol_whitelist") < at("-i")
+    );
+}
+
+#[test]
+fn what_a_program_writes_is_not_trusted() {
+    for (script, problem) in [
+        ("exit 0", "a.avi: no frame in it"),
+        ("echo 'broken  stream' >&2; exit 1", "a.avi: cannot decode the picture: broken  stream"),
+        ("printf 'P6\\n2 1\\n255\\nabc'", "a frame that is cut short"),
+        ("printf 'P5\\n2 1\\n255\\nabcdef'", "what the decoder writes is no picture"),
+        ("printf 'P6\\n2 1\\n65535\\nabcdef'", "what the decoder writes is no picture"),
+        ("head -c 100000 /dev/zero", "what the decoder writes is no picture"),
+        ("printf 'P6\\n2 1\\n255\\nabcdefP6\\n1 1\\n255\\nabc'", "a frame of 1x1 among others"),
+        ("printf 'P6\\n200000 100000\\n255\\nabc'", "20000000000 pixels, but 67108864 are allowed"),
+        ("printf 'P6\\n2 1\\n255\\nabcdef'; exit 3", "ffmpeg cannot decode it"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let error = shown(&video(folder.path(), "a.avi", script), 2).unwrap_err();
+        assert!(error.contains(problem), "{script}: {error}");
+    }
+    // A program that goes on after what was asked of it is stopped.
+    let folder = tempfile::tempdir().unwrap();
+    let again = folder.path().join("again").display().to_string();
+    let endless = format!("{}\nif [ -e '{again}' ]; then yes; fi\ntouch '{again}'", frames("abcd"));
+    assert_eq!(shown(&video(folder.path(), "a.avi", &endless), 2).unwrap(), "bd");
+}
+
+#[test]
+fn a_missing_program_and_a_missing_file_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.mp4"), "").unwrap();
+    let error = Video::decoded_by("no-such-program-as-this".into(), folder.path().join("a.mp4"))
+        .read(2, &DataLimits::default())
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("a.mp4: videos are decoded by the program ffmpeg, which is not installed")
+    );
+    assert!(error.hint().unwrap().starts_with("install ffmpeg, or take the frames out"));
+    let gone = Video::new(folder.path().join("b.mp4")).read(2, &DataLimits::default()).unwrap_err();
+    assert!(gone.to_string().contains("b.mp4: No such file"), "{gone}");
+}
+
+#[test]
+fn video_files_are_clips_of_their_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("a")).unwrap();
+    for name in ["x.avi", "y.MP4", "z.m3u8"] {
+        fs::write(folder.path().join("a").join(name), name).unwrap();
+    }
+    let clips = Clips::open(folder.path(), None, 2, &DataLimits::default()).unwrap();
+    assert_eq!([0, 1].map(|record| clips.name(record).unwrap()), ["a/x.avi", "a/y.MP4"]);
+    assert_eq!(clips.len(), 2);
+    let masks = folder.path().join("masks");
+    let error =
+        Clips::open(folder.path(), None, 2, &DataLimits::default()).unwrap().with_masks(&masks).unwrap_err();
+    assert!(error.to_string().contains("y.MP4: a video of this kind may be turned"), "{error}");
+    let before = clips.fingerprint().unwrap();
+    fs::write(folder.path().join("a/x.avi"), "other").unwrap();
+    let after = Clips::open(folder.path(), None, 2, &DataLimits::default()).unwrap().fingerprint().unwrap();
+    assert_ne!(before, after);
+}
+
+/// With the real program, where it is installed.
+#[test]
+fn a_real_video_is_decoded_frame_by_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.avi");
+    let mut pictures = Vec::new();
+    for frame in 0..5u8 {
+        pictures.extend(b"P6\n32 16\n255\n");
+        pictures.extend([40 * frame + 20; 32 * 16 * 3]);
+    }
+    fs::write(folder.path().join("all.ppm"), pictures).unwrap();
+    let made = std::process::Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-f", "ppm_pipe", "-framerate", "5", "-i"])
+        .arg(folder.path().join("all.ppm"))
+        .args(["-c:v", "rawvideo", "-pix_fmt", "bgr24"])
+        .arg(&path)
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        eprintln!("ffmpeg is not installed here");
+        return;
+    }
+    let video = Video::new(path);
+    assert_eq!(video.frames(&DataLimits::default()).unwrap(), 5);
+    let image = video.read(5, &DataLimits::default()).unwrap();
+    let Values::Bytes(values) = image.values() else { panic!("bytes") };
+    assert_eq!(values[..5], [20, 60, 100, 140, 180]);
+    assert_eq!((image.size().width(), image.size().height()), (32, 16));
+}
