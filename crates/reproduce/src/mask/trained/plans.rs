@@ -100,7 +100,8 @@ fn clips(flags: &Training, set: &PrintedSet, scale: TrainingScale) -> Result<Pla
         let hint = format!("give {flag} {what}, or use --scale tiny");
         ReproduceError::request(format!("this scale trains MViTv2-S on videos: {flag} is missing"), hint)
     };
-    let folder = || format!("a folder that holds {0} and its masks in {0}-masks", set.format);
+    let lists = if set.lists { format!(", {}-lists", set.format) } else { String::new() };
+    let folder = || format!("a folder that holds {0}, {0}-masks{lists}", set.format);
     let data = flags.data.as_deref().ok_or_else(|| missing("--data", &folder()))?;
     let weights = flags.weights.as_deref();
     let weights = weights.ok_or_else(|| missing("--weights", "mvit-v2-s.safetensors"))?;
@@ -108,6 +109,10 @@ fn clips(flags: &Training, set: &PrintedSet, scale: TrainingScale) -> Result<Pla
     spec.set("data.format", set.format)?;
     let place = |name: String| full_path(Path::new(&data.join(name)));
     spec.data.train = Some(place(set.format.to_owned()));
+    spec.data.test = spec.data.train.clone();
+    if set.lists {
+        spec.data.train_labels = Some(place(format!("{}-lists", set.format)));
+    }
     spec.data.masks = Some(place(format!("{}-masks", set.format)));
     spec.model.weights = Some(full_path(weights));
     spec.privacy.delta = Some(Delta::Value(set.delta));
