@@ -89,18 +89,23 @@ fn the_picture_of_the_crop_idea_is_current() {
 fn links_lead_somewhere() {
     let text = readme();
     for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
-        let (file, heading) = link.split_once('#').map_or((link, None), |(file, heading)| (file, Some(heading)));
+        let (file, heading) =
+            link.split_once('#').map_or((link, None), |(file, heading)| (file, Some(heading)));
         assert!(root().join(file).exists(), "{link}");
         if let Some(heading) = heading {
             let page = std::fs::read_to_string(root().join(file)).unwrap();
             let headings = page.lines().filter(|line| line.starts_with('#'));
-            assert!(headings.map(|line| anchor(line.trim_start_matches('#'))).any(|other| other == heading), "{link}");
+            assert!(
+                headings.map(|line| anchor(line.trim_start_matches('#'))).any(|other| other == heading),
+                "{link}"
+            );
         }
     }
 }
 
 /// How pages are linked to by their headings: in small letters, without punctuation, with hyphens for spaces.
 fn anchor(heading: &str) -> String {
-    let kept = heading.trim().chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
+    let kept =
+        heading.trim().chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
     kept.map(|letter| if letter == ' ' { '-' } else { letter.to_ascii_lowercase() }).collect()
 }
