@@ -75,8 +75,8 @@ impl FrozenFeatures {
     /// Only the plan and the sizes of data and model decide, which are public.
     pub(crate) fn halves(prepared: &Prepared, from: u64) -> Option<Halves> {
         let [part] = prepared.parts() else { return None };
-        // A trunk makes no part of an image.
-        if prepared.masked.is_some() {
+        // A trunk makes no part of an image. What one rank makes of all records would have to reach the others.
+        if prepared.masked.is_some() || prepared.ranks.is_some() {
             return None;
         }
         let records = prepared.data.train.len();

@@ -1,10 +1,12 @@
 //! The records of a run's steps, from where they lie to microbatches.
 
-use dapple_data::{DataError, Loader, RecordPart, Sampler};
+use dapple_data::{Loader, RecordPart, Sampler};
 
+use super::keys::Keys;
+use super::loader_options;
 use super::shown::ShownRecords;
-use super::{Run, loader_options};
 use crate::error::TrainError;
+use crate::prepare::Prepared;
 use crate::step::{StepKeys, Taken, Trainer};
 
 /// What loads the records of each step: all of each record, or its private part, and then another one the public parts.
@@ -14,15 +16,20 @@ pub(super) struct StepLoaders {
 }
 
 impl StepLoaders {
-    /// Loads the steps of a run that are left.
+    /// Loads the steps of a run that are left: this process's part of them, if several share the run.
     ///
     /// # Guarantee
     /// If the plan says that public parts come from a batch of their own, which records these are and how they are shown follows from keys
     /// that nothing else is drawn with. Otherwise they are the records whose private parts are seen, in the same views.
-    pub(super) fn new(run: &Run, shown: ShownRecords, sampler: &Sampler) -> Result<Self, TrainError> {
-        let Run { prepared, keys, trainer, step, .. } = run;
-        let steps = *step..prepared.plan().steps();
-        let options = loader_options(prepared, trainer.cards());
+    pub(super) fn new(
+        prepared: &Prepared,
+        keys: &Keys,
+        (shown, sampler): (ShownRecords, &Sampler),
+        step: u64,
+        cards: usize,
+    ) -> Result<Self, TrainError> {
+        let steps = step..prepared.plan().steps();
+        let options = loader_options(prepared, cards);
         let load = |views, sampler, keys| {
             Loader::train(shown.records.clone(), sampler, views, keys, steps.clone(), options)
         };
@@ -49,9 +56,10 @@ impl StepLoaders {
     }
 
     /// Waits for the first microbatches, so that a fault in them costs no step.
-    pub(super) fn prepare(&mut self) -> Result<(), DataError> {
+    pub(super) fn prepared(mut self) -> Result<Self, TrainError> {
         self.own.prepare()?;
-        self.public.as_mut().map_or(Ok(()), Loader::prepare)
+        self.public.as_mut().map_or(Ok(()), Loader::prepare)?;
+        Ok(self)
     }
 
     /// Takes the next step with their microbatches.

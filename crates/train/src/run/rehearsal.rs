@@ -169,6 +169,7 @@ impl Rehearsal {
             masked: None,
             blueprint: Blueprint::unread(&training.model),
             notes: Vec::new(),
+            ranks: None,
             training,
             spec: completed.spec.clone(),
             masks: completed.masks.clone(),
