@@ -87,7 +87,7 @@ mod tests {
             let [mut first, second] = halves;
             first.add(&second);
             prop_assert_eq!(&first, &confusion);
-            prop_assert_eq!(Confusion::of_counts(5, &confusion.rows().concat()).as_ref(), Some(&confusion));
+            prop_assert_eq!(Confusion::of_counts(5, &confusion.rows().concat()), Some(confusion.clone()));
             prop_assert_eq!(Confusion::of_counts(4, &confusion.rows().concat()), None);
             prop_assert_eq!(confusion.total(), pixels.len() as u64);
             for class in 0..5 {

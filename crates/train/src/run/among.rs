@@ -33,8 +33,8 @@ pub fn start_among(
 ) -> Result<RunOutcome, TrainError> {
     let mut prepared = Prepared::new(request);
     share(ranks, prepared.as_mut().ok(), &digest_of(request))?;
-    let run = prepared.and_then(|prepared| Run::create(prepared, out, budget));
-    lead(ranks, run, observer)
+    // If there is none, the others know by now.
+    lead(ranks, Run::create(prepared?, out, budget), observer)
 }
 
 /// As [`resume_within`](super::resume_within), on the first of as many ranks as there are now; the others [`follow`](super::follow).
@@ -50,7 +50,7 @@ pub fn resume_among(
 ) -> Result<RunOutcome, TrainError> {
     let mut old = OldRun::open(folder, performance);
     share(ranks, old.as_mut().ok().map(|old| &mut old.prepared), "")?;
-    lead(ranks, old.and_then(|old| Run::again(old, budget)), observer)
+    lead(ranks, Run::again(old?, budget), observer)
 }
 
 /// The digest of a plan as it was given, by which ranks notice that they were given different ones.
