@@ -262,7 +262,7 @@ impl<H: Copy + 'static> Calls<H> {
         let (mut provided, mut rank, mut size) = (0, 0, 0);
         let silent =
             MpiError::Failed { call: "MPI_Init_thread", problem: "the other ranks do not come".to_owned() };
-        let watch = Watch::begin(patience, told, silent);
+        let watch = CallWatch::begin(patience, told, silent);
         // SAFETY: null stands for arguments that the library need not see. It is initialised once in a process, because it is joined where a
         // process begins; if it was before, it says so.
         let code =
@@ -410,7 +410,7 @@ impl<H: Copy + 'static> Link for Calls<H> {
 
     fn abort(&mut self) -> ! {
         // The library may wait for a launcher that is gone.
-        let watch = Watch::begin(LAST_WORDS, |_| (), MpiError::Thread { call: "MPI_Abort" });
+        let watch = CallWatch::begin(LAST_WORDS, |_| (), MpiError::Thread { call: "MPI_Abort" });
         if std::thread::current().id() == self.owner {
             // SAFETY: the library is initialised, and this is the thread that may call it.
             unsafe { (self.functions.abort)(self.constants.world, ENDED) };
@@ -424,7 +424,7 @@ impl<H: Copy + 'static> Link for Calls<H> {
         let mut all = vec![0; self.size];
         self.gather(&[0], &mut all, patience);
         let (rank, size, seconds) = (self.rank, self.size, patience.as_secs());
-        let watch = Watch::begin(patience, self.told, MpiError::Silent { rank, size, seconds });
+        let watch = CallWatch::begin(patience, self.told, MpiError::Silent { rank, size, seconds });
         // SAFETY: no operation is under way, and nothing is called afterwards, because a world is dropped when it finishes.
         unsafe { (self.functions.finalize)() };
         drop(watch);
@@ -432,13 +432,13 @@ impl<H: Copy + 'static> Link for Calls<H> {
 }
 
 /// Ends the process if a call of the library, which cannot be interrupted, does not return in time.
-struct Watch {
+struct CallWatch {
     /// Dropped when the call has returned.
     returned: Option<Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Watch {
+impl CallWatch {
     fn begin(patience: Duration, told: fn(&MpiError), error: MpiError) -> Self {
         let (returned, waits) = channel::<()>();
         let thread = std::thread::Builder::new().name("dapple-mpi".to_owned()).spawn(move || {
@@ -452,7 +452,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for CallWatch {
     fn drop(&mut self) {
         self.returned = None;
         // The thread only waits, so it cannot have panicked unless what it told did.

@@ -91,13 +91,13 @@ pub enum TrainError {
         /// What to do about it.
         hint: String,
     },
-    /// Processes that would share a run do not have the same.
-    #[error("rank {rank}: {what} differs from that of rank 0")]
+    /// A process that would share a run cannot, or does not have the same as the first.
+    #[error("rank {rank}: {problem}")]
     Ranks {
         /// The number of the process, from 0.
         rank: usize,
-        /// What differs.
-        what: &'static str,
+        /// What is wrong there.
+        problem: String,
     },
     /// The processes cannot work together.
     #[error(transparent)]

@@ -24,7 +24,8 @@ use crate::run_page;
 
 Examples:
   dapple train plan.toml --out runs/first
-  dapple train plan.toml --out runs/second --epsilon 2 --set optimiser.learning_rate=1")]
+  dapple train plan.toml --out runs/second --epsilon 2 --set optimiser.learning_rate=1
+  mpirun -n 4 dapple train plan.toml --out runs/third")]
 pub(crate) struct Arguments {
     /// The folder of the run; it must not hold one yet
     #[arg(long, value_name = "DIR")]

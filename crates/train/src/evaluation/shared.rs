@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dapple_data::{Dataset, Subset};
+use dapple_private::StepError;
 
 use crate::error::TrainError;
 use crate::ranks::RankGroup;
@@ -44,14 +45,14 @@ pub(super) fn dealt<T>(
             items.chunks_exact((items.len() / count.max(1)).max(1)).map(&from_bytes).collect()
         })
         .collect();
-    let what = "the version of the program";
-    let mut parts: Vec<_> =
-        parts.ok_or(TrainError::Ranks { rank: 0, what })?.into_iter().map(Vec::into_iter).collect();
+    let unknown = || StepError::Rank {
+        rank: ranks.rank(),
+        problem: "what another rank found cannot be read".to_owned(),
+    };
+    let mut parts: Vec<_> = parts.ok_or_else(unknown)?.into_iter().map(Vec::into_iter).collect();
     let mut items = Vec::new();
-    while let Some(item) = {
-        let turn = items.len() % parts.len();
-        parts[turn].next()
-    } {
+    let mut next = |turn: usize| parts.get_mut(turn % ranks.size())?.next();
+    while let Some(item) = next(items.len()) {
         items.push(item);
     }
     Ok(items)

@@ -1,6 +1,7 @@
 //! What the ranks of a run must have in common before its first step.
 
 use dapple_data::Dataset;
+use dapple_private::StepError;
 use serde::{Deserialize, Serialize};
 
 use super::RankGroup;
@@ -79,6 +80,11 @@ impl RankGroup {
         let said = own.as_ref().map(|facts| serde_json::to_vec(facts).expect("words and numbers"));
         let all = self.exchange(said.map_err(ToString::to_string));
         let own = own?;
+        let all = all.map_err(|error| match error {
+            // Nothing has begun, so there is nothing to resume.
+            StepError::Rank { rank, problem } => TrainError::Ranks { rank, problem },
+            other => other.into(),
+        });
         let mut beside = 0;
         let mut first: Option<RankFacts> = None;
         for (rank, bytes) in all?.iter().enumerate() {
@@ -89,7 +95,8 @@ impl RankGroup {
                 (Some(_), None) => None,
             };
             if let Some(what) = what {
-                return Err(TrainError::Ranks { rank, what });
+                let problem = format!("{what} differs from that of rank 0");
+                return Err(TrainError::Ranks { rank, problem });
             }
             beside += usize::from(facts.as_ref().is_some_and(|facts| facts.place == own.place));
             first = first.or(facts);

@@ -63,13 +63,17 @@ impl RankGroup {
         self.world.size()
     }
 
-    /// Tells all ranks whether this one can go on.
+    /// Tells all ranks whether this one can begin.
     ///
     /// # Errors
     /// The failure of one of the ranks, which may be this one.
     pub fn agree<T, E: Display>(&self, own: &Result<T, E>) -> Result<(), TrainError> {
         let own = own.as_ref().map(|_| Vec::new()).map_err(ToString::to_string);
-        Ok(self.exchange(own).map(|_| ())?)
+        match self.exchange(own) {
+            Ok(_) => Ok(()),
+            Err(StepError::Rank { rank, problem }) => Err(TrainError::Ranks { rank, problem }),
+            Err(other) => Err(other.into()),
+        }
     }
 
     pub(crate) fn set_patience(&self, patience: Duration) {

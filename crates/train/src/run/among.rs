@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dapple_plan::spec::Performance;
+use dapple_private::StepError;
 use serde::{Deserialize, Serialize};
 
 use super::open::OldRun;
@@ -147,7 +148,10 @@ pub(super) fn compare(ranks: &RankGroup, trainer: &mut Trainer) -> Result<(), Tr
         ranks.exchange(own.as_ref().map(|digest| digest.as_bytes().to_vec()).map_err(ToString::to_string));
     let own = own?;
     match all?.iter().position(|other| other != own.as_bytes()) {
-        Some(rank) => Err(TrainError::Ranks { rank, what: "what was learned" }),
+        Some(rank) => {
+            let problem = "what was learned differs from what rank 0 has learned".to_owned();
+            Err(StepError::Rank { rank, problem }.into())
+        }
         None => Ok(()),
     }
 }

@@ -240,6 +240,10 @@ impl Run {
         if used.map(|used| (used.machine.as_str(), used.ranks)) != Some((machine, ranks)) {
             let entry = LedgerEntry::Machine { step: self.step, machine: machine.to_owned(), ranks };
             self.tell(&entry)?;
+            // From here on the certificate says what ranks that share the run assume.
+            if let Some(covered) = self.covered.as_ref().filter(|_| ranks.is_some()) {
+                self.write_certificate(Status::Running, covered)?;
+            }
         }
         let sampler = self.sampler()?;
         let Some(shown) = self.shown(observer)? else {

@@ -78,9 +78,9 @@ impl PixelTally {
         for (rank, bytes) in group.exchange(Ok(counts))?.iter().enumerate() {
             let counts: Vec<u64> =
                 bytes.as_chunks::<8>().0.iter().map(|count| u64::from_le_bytes(*count)).collect();
-            let what = "the number of classes";
             let of_rank = Confusion::of_counts(own.rows().len(), &counts);
-            confusion.add(&of_rank.ok_or(TrainError::Ranks { rank, what })?);
+            let unknown = || StepError::Rank { rank, problem: "it counts other classes".to_owned() };
+            confusion.add(&of_rank.ok_or_else(unknown)?);
         }
         Ok(Self { losses, confusion })
     }
