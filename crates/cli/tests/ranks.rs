@@ -250,6 +250,49 @@ fn ranks_that_do_not_have_the_same_are_named() {
     assert!(first.join("run/model.safetensors").exists() && !second.join("run").exists(), "one rank writes");
 }
 
+/// Two network namespaces joined by a cable, over TCP: the same model; and an end for all ranks if the cable is unplugged, after which the run
+/// goes on on one machine.
+#[test]
+fn machines_are_joined_by_a_cable() {
+    if !launches() || !cfg!(target_os = "linux") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    prepare(folder.path(), 40, "[train]\nseed = 5\n");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/two-machines.sh");
+    let machines = |cut: Option<&str>| {
+        Command::new("bash")
+            .args([script, env!("CARGO_BIN_EXE_dapple")])
+            .arg(folder.path())
+            .args(cut)
+            .output()
+            .unwrap()
+    };
+    let output = machines(None);
+    if output.status.code() == Some(77) {
+        println!("SKIPPED: network namespaces cannot be made here (root and iproute2 are needed)");
+        return;
+    }
+    assert!(output.status.success(), "{}", told(&output));
+    let alone = |arguments: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dapple"));
+        command.args(arguments.split_whitespace()).current_dir(folder.path()).stdout(Stdio::null());
+        assert!(command.status().unwrap().success());
+    };
+    alone("train plan.toml --out alone --device cpu --quiet");
+    assert_eq!(model(&folder.path().join("cable")), model(&folder.path().join("alone")));
+    for run in ["cable", "alone"] {
+        std::fs::remove_dir_all(folder.path().join(run)).unwrap();
+    }
+    // So many steps take longer than to unplug the cable.
+    prepare(folder.path(), 20_000, "[train]\nseed = 5\ncheckpoint_every = 50\n");
+    let output = machines(Some("cut"));
+    assert!(output.status.success() && told(&output).contains("for the others in vain"), "{}", told(&output));
+    std::fs::rename(folder.path().join("cable"), folder.path().join("run")).unwrap();
+    assert!(verified(folder.path()) >= taken(folder.path()));
+    assert!(taken(folder.path()) < 20_000);
+}
+
 /// A launcher without its library, a job step of Slurm that knows nothing of MPI, and devices that ranks do not share.
 #[test]
 fn what_is_missing_is_named_with_the_way_to_get_it() {

@@ -1,7 +1,5 @@
 //! What only changes speed and memory.
 
-use std::time::Duration;
-
 use crate::error::PlanError;
 use crate::spec::{DeviceChoice, FactorPrecision, Performance, ProgressKind};
 
@@ -14,7 +12,7 @@ const PATIENCE: f64 = 300.0;
 const MAX_PATIENCE: f64 = 1e6;
 
 /// How a run uses its machine. Nothing here can change epsilon, and nothing here is hashed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PerformancePlan {
     /// Worker threads; 0 means one for each core.
     pub threads: usize,
@@ -26,8 +24,8 @@ pub struct PerformancePlan {
     pub device: DeviceChoice,
     /// How a GPU rounds the factors of products.
     pub precision: FactorPrecision,
-    /// How long ranks that share a run wait for each other before all of them end.
-    pub patience: Duration,
+    /// How many seconds ranks that share a run wait for each other before all of them end.
+    pub patience: f64,
     /// How the run shows its progress.
     pub progress: ProgressKind,
 }
@@ -61,7 +59,7 @@ impl PerformancePlan {
             prefetch: spec.prefetch.map_or(PREFETCH, whole),
             device: spec.device.clone().unwrap_or_default(),
             precision: spec.precision.unwrap_or_default(),
-            patience: Duration::from_secs_f64(patience),
+            patience,
             progress: spec.progress.unwrap_or_default(),
         })
     }
@@ -82,7 +80,7 @@ mod tests {
         let plan = PerformancePlan::check(&Performance::default()).unwrap();
         assert_eq!((plan.threads, plan.microbatch, plan.prefetch), (0, None, 2));
         assert_eq!((plan.device, plan.progress), (DeviceChoice::Auto, ProgressKind::Auto));
-        assert_eq!(plan.patience, Duration::from_secs(300));
+        assert_eq!(plan.patience, 300.0);
         for seconds in [0.0, -1.0, 2e6, f64::NAN] {
             let spec = Performance { patience: Some(seconds), ..Performance::default() };
             assert!(PerformancePlan::check(&spec).is_err(), "{seconds}");

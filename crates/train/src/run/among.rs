@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dapple_plan::spec::Performance;
 use dapple_private::StepError;
@@ -98,7 +99,7 @@ pub(super) fn ready(
     plan: &SharedPlan,
 ) -> Result<(), TrainError> {
     prepared.ranks = Some(Arc::clone(ranks));
-    ranks.set_patience(prepared.training.performance.patience);
+    ranks.set_patience(Duration::from_secs_f64(prepared.training.performance.patience));
     let checked = if plan.check { prepared.check_records() } else { Ok(()) };
     let threads = ranks.compare(checked.and_then(|()| RankFacts::of(prepared, request, &plan.key)))?;
     let own = &mut prepared.training.performance.threads;
