@@ -1,6 +1,6 @@
 """Audits random plans and counts those that contradict their certificates.
 
-Run: cargo build --release -p dapple-cli && python3 bench/audit/random_plans.py [--plans N] [--seed S] [--confidence C]
+Run: cargo build --release -p dapple-cli && python3 bench/audit/random_plans.py [--plans N] [--seed S] [--confidence C] [--masked]
 Exits with 1 where more audits contradict than the confidence allows.
 """
 
@@ -16,8 +16,22 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 DAPPLE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "release" / "dapple"
 
 
-def plan(draw):
-    """Flags of a plan: any sampling, records or patches, crops, padding and views."""
+def masked_relation(draw, sampling):
+    """Flags of private and public parts: both contents, all modes that have a price with the sampling, views of crops."""
+    modes = ["decoupled"] if sampling == "balanced" else ["decoupled", "coupled-clipped", "coupled"]
+    mode = draw.choice(modes)
+    flags = ["--relation", "masked", "--masked-content", draw.choice(["substitute", "remove"]), "--public-gradient", mode]
+    if mode == "coupled-clipped":
+        flags += ["--public-clip", round(10 ** draw.uniform(-1, 1), 3)]
+    if draw.random() < 0.5:
+        width, height = draw.randint(4, 20), draw.randint(4, 20)
+        crop = f"{draw.randint(2, width)}x{draw.randint(2, height)}"
+        flags += ["--image", f"{width}x{height}", "--crop", crop, "--views", draw.choice([1, 2, 4])]
+    return flags
+
+
+def plan(draw, masked):
+    """Flags of a plan: any sampling, records or patches (or private tokens, if all plans are of these), crops, padding and views."""
     records, steps = draw.choice([200, 1000, 3000]), draw.choice([3, 10, 40])
     sampling = draw.choice(["poisson", "poisson", "without-replacement", "balanced"])
     batch = max(1, int(records * 10 ** draw.uniform(-1.5, 0)))
@@ -28,6 +42,8 @@ def plan(draw):
         flags += ["--per-record", per_record]
     flags += ["--records", records, "--batch", batch, "--steps", steps]
     flags += ["--noise-multiplier", round(10 ** draw.uniform(-0.5, 0.5), 3), "--delta", draw.choice([1e-5, 1e-3, 1e-2, 0.1])]
+    if masked:
+        return [*flags, *masked_relation(draw, sampling)]
     if draw.random() < 1 / 3:
         fixed = sampling == "without-replacement"
         return [*flags, "--relation", "replace" if fixed else draw.choice(["replace", "add-remove"])]
@@ -53,11 +69,12 @@ def main():
     parser.add_argument("--plans", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--confidence", type=float, default=0.9)
+    parser.add_argument("--masked", action="store_true", help="plans whose records have private and public parts")
     arguments = parser.parse_args()
     draw = random.Random(arguments.seed)
     shares, contradictions = [], 0
     for _ in range(arguments.plans):
-        flags = plan(draw)
+        flags = plan(draw, arguments.masked)
         answer = audit(flags, arguments.confidence)
         measured, certified = answer["epsilon_lower_bound"], answer["epsilon_certified"]
         if measured > certified:

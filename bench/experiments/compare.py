@@ -1,4 +1,4 @@
-"""Patch level against record level for one plan, with learning rates chosen first (docs/experiments).
+"""Patch level, or private parts, against record level for one plan, with learning rates chosen first (docs/experiments).
 
     python3 bench/experiments/compare.py PLAN OUT --choose-by DATA --rates 0.003,0.01,0.03 [--variant NAME:KEY=VALUE,..] [--set KEY=VALUE ..]
 
@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 
-PAIRS = [("record", "patch"), ("record-poisson", "patch-poisson")]
+PAIRS = [("record", "patch"), ("record-poisson", "patch-poisson"), ("record-poisson", "masked"), ("add-remove", "masked-remove")]
 
 
 def sweep(arguments, out, *flags):
@@ -35,8 +35,8 @@ def sweep(arguments, out, *flags):
 
 
 def scores(rows):
-    """Mean intersection over union where there are label maps, else the share of images whose class is right."""
-    return [float(row.get("miou") or row["accuracy"]) for row in rows]
+    """Mean intersection over union where there are label maps, else the share of images whose class is right, or its mean over classes."""
+    return [float(row.get("miou") or row.get("class_accuracy") or row["accuracy"]) for row in rows]
 
 
 def named(key):
@@ -67,16 +67,15 @@ def show(found, best):
         single = ", ".join(f"{value:.3f}" for value in values)
         mean, deviation = statistics.mean(values), statistics.stdev(values)
         print(f"| {named(key)} | {best[key]} | {noise} | {mean:.3f} | {deviation:.3f} | {single} |")
-    print("\n| epsilon | sampling | gain in points | standard error | t | share |\n|---|---|---|---|---|---|")
+    print("\n| epsilon | methods | gain in points | standard error | t | share |\n|---|---|---|---|---|---|")
     for record, patch in PAIRS:
         for method, epsilon in found:
             if method == record and (patch, epsilon) in found:
                 lower, upper = scores(found[record, epsilon]), scores(found[patch, epsilon])
                 gains = [b - a for a, b in zip(lower, upper)]
                 gain, error = statistics.mean(gains), statistics.stdev(gains) / len(gains) ** 0.5
-                drawn = "Poisson" if "poisson" in record else "without replacement"
                 share = gain / statistics.mean(lower)
-                print(f"| {float(epsilon):g} | {drawn} | {100 * gain:.1f} | {100 * error:.1f} | {gain / error:.1f} | {share:+.0%} |")
+                print(f"| {float(epsilon):g} | {patch} over {record} | {100 * gain:.1f} | {100 * error:.1f} | {gain / error:.1f} | {share:+.0%} |")
 
 
 def variants(arguments):

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dapple_data::rand_core::Rng;
 use dapple_data::{MasterKey, Purpose};
-use dapple_plan::{Plan, Sampling};
+use dapple_plan::{Plan, Relation, Sampling};
 use dapple_train::{Completed, Rehearsal, Request, TrainError, complete};
 use serde::Serialize;
 
@@ -159,7 +159,12 @@ pub fn audit_completed(
         attack,
         steps: plan.steps(),
         machine: rehearsal.machine().to_owned(),
-        assumptions: assumptions(attack, dependence, completed.conduct.seed.is_some(), tells_submodels),
+        assumptions: assumptions(
+            attack,
+            dependence,
+            plan,
+            (completed.conduct.seed.is_some(), tells_submodels),
+        ),
         plan_hash: plan.hash().to_owned(),
     })
 }
@@ -243,7 +248,12 @@ fn strongest(
     by_guesses.chain(by_rates).fold(nothing, |best, next| if next.0 > best.0 { next } else { best })
 }
 
-fn assumptions(attack: Attack, dependence: Dependence, seeded: bool, tells_submodels: bool) -> Vec<String> {
+fn assumptions(
+    attack: Attack,
+    dependence: Dependence,
+    plan: &Plan,
+    (seeded, tells_submodels): (bool, bool),
+) -> Vec<String> {
     let mut list = vec![
         "the attacker sees the weights behind every step and chooses the canaries, all other records and the model"
             .to_owned(),
@@ -255,6 +265,9 @@ fn assumptions(attack: Attack, dependence: Dependence, seeded: bool, tells_submo
             Dependence::NegativelyAssociated => "every subset of the batch's size is drawn equally likely",
         };
         list.push(format!("{draws}, and noise is independent in every weight"));
+    }
+    if plan.relation() == Relation::Masked {
+        list.push("the attacker knows all public parts, and marks canaries by them".to_owned());
     }
     if tells_submodels {
         list.push("the attacker is told which submodel each record updates, which no run tells".to_owned());

@@ -9,18 +9,24 @@ use dapple_graph::{
     ConvSpec, Graph, GraphBuilder, GraphError, Init, LinearNames, Loss, NodeId, ParameterId, Parameters,
     Window,
 };
+use dapple_plan::spec::MaskedContent;
 use dapple_plan::{Plan, Relation};
 use serde::Serialize;
 
 use crate::error::AuditError;
 
-/// The only weights that train, but for those of submodels. Each canary has its own.
+/// The only weights that train, but for those of submodels and of marks. Each canary has its own.
 const WEIGHTS: &str = "canaries.weight";
+/// The weights that train on the public parts of canaries.
+const MARKS: &str = "marks.weight";
 /// The score of the class that stands for no canary. It is so much larger than all others that the model never expects those.
 const BACKGROUND: f32 = 40.0;
 /// What one red pixel is worth to the model: so much that the gradient is far longer than a clip norm even if a view shows only a trace
 /// of red.
 const RED: f32 = 1e6;
+/// How long the gradient of a canary's public part is at least, in standard deviations of the noise, if it is not clipped. It is so long that
+/// the attacker sees at once which steps drew it, however small a share of it a view shows, and weights still hardly move.
+const MARK: f64 = 1e6;
 /// The most pixels of an image, because several images are in memory at once.
 const MOST_PIXELS: u64 = 1 << 26;
 
@@ -60,6 +66,30 @@ pub(crate) struct Canaries {
     /// Whether there are weights that every record updates.
     shared: bool,
     split: CanarySplit,
+    /// What is private, where records have private and public parts.
+    parted: Option<PartedCanary>,
+}
+
+/// What the private and the public part of a canary show. Its columns belong to one and the other in turn, so that every crop shows both.
+#[derive(Debug, Clone, Copy)]
+struct PartedCanary {
+    /// Whether tails shows the opposite of heads, rather than having no private part.
+    opposite: bool,
+    /// What one green pixel of the public part is worth to the model.
+    green: f32,
+}
+
+impl PartedCanary {
+    fn of(plan: &Plan) -> Option<Self> {
+        let opposite = plan.parts()[0].masked()?.content == MaskedContent::Substitute;
+        let noise = plan.parts().iter().map(Plan::gradient_noise).fold(1.0, f64::max);
+        Some(Self { opposite, green: (MARK * noise * plan.clip_norm()) as f32 })
+    }
+
+    /// Whether a pixel of an image of this width belongs to the private part.
+    fn is_private(i: usize, width: u32) -> bool {
+        (i % width as usize).is_multiple_of(2)
+    }
 }
 
 /// How the model of an audit is split.
@@ -110,7 +140,8 @@ impl Canaries {
             None if parts.iter().any(|part| part.spatial().pipeline().is_some()) => {
                 return Err(AuditError::Image { problem: "the size of the images is not given".to_owned() });
             }
-            None => Size::new(1, 1).map_err(impossible)?,
+            // A pixel for each part that a record has.
+            None => Size::new(1 + u32::from(plan.relation() == Relation::Masked), 1).map_err(impossible)?,
         };
         if size.pixels() > MOST_PIXELS {
             return Err(AuditError::Image { problem: format!("images of {size} are too large to be made") });
@@ -125,13 +156,18 @@ impl Canaries {
             let problem = "cancelling canaries have one layer, which cannot be split into submodels";
             return Err(AuditError::Split { problem: problem.to_owned() });
         }
+        let parted = PartedCanary::of(plan);
+        if parted.is_some() && pattern == Pattern::Cancelling {
+            let problem = "cancelling canaries have no public part";
+            return Err(AuditError::Masked { problem: problem.to_owned() });
+        }
         let region = match plan.relation() {
             Relation::Patch => region(&parts[0], size).map_err(impossible)?,
             _ => None,
         };
         let shared = parts[0].split().is_none_or(|split| split.nonsplit_norm() > 0.0);
         let relation = plan.relation();
-        Ok(Self { pattern, size, records, coins, relation, region, shared, split })
+        Ok(Self { pattern, size, records, coins, relation, region, shared, split, parted })
     }
 
     /// A model whose gradient at a canary touches only the canary's own weights, downhill for heads and uphill for tails, and whose
@@ -145,6 +181,7 @@ impl Canaries {
                 let colour = b.conv("colour", b.input(), ConvSpec::new(1, Window::square(1)))?;
                 let mean = b.add("mean", AdaptiveAvgPool(vec![1, 1]), &[colour])?;
                 match self.split {
+                    CanarySplit::Whole if self.parted.is_some() => self.marked_scores(&mut b, mean)?,
                     CanarySplit::Whole => self.shared_scores(&mut b, "scores", mean)?,
                     CanarySplit::Blocks(blocks) => self.split_scores(&mut b, blocks, mean)?,
                     CanarySplit::Units => self.dropped_scores(&mut b, mean)?,
@@ -162,8 +199,10 @@ impl Canaries {
         graph.set_trainable(|name| self.weight_names().iter().any(|weights| weights == name));
         let mut parameters = Parameters::zeros(&graph);
         let red = RED * pixels as f32;
+        let green = self.parted.map_or(0.0, |parted| parted.green);
         for (name, values) in [
             ("colour.weight", &[red, 0.0, -red][..]),
+            ("mark.weight", &[0.0, green, 0.0]),
             ("background", &[BACKGROUND]),
             ("nodes.weight", &[1.0; UNITS]),
         ] {
@@ -172,6 +211,16 @@ impl Canaries {
             }
         }
         Ok((graph, parameters))
+    }
+
+    /// Which content a record shows: that of heads, its opposite (tails), or nothing.
+    fn shown(&self, record: usize) -> Option<bool> {
+        let opposite = match self.relation {
+            Relation::Patch | Relation::Replace => true,
+            Relation::Masked => self.parted.is_some_and(|parted| parted.opposite),
+            Relation::AddRemove | Relation::User => false,
+        };
+        self.coins.get(record).copied().filter(|&heads| heads || opposite)
     }
 
     /// The public images that stand beside records where the plan shows any. A certificate holds for every pool, so the attacker chooses
@@ -187,6 +236,18 @@ impl Canaries {
         let coins = self.coins.len();
         let scores = b.conv("canaries", mean, ConvSpec::new(coins, Window::square(1)))?;
         b.add(name, Reshape(vec![coins]), &[scores])
+    }
+
+    /// The scores of all canaries from the mean colour of their private parts, beside scores from the green of their public ones by weights
+    /// of their own. What a part does not show has the colour black, so each weight moves by one part alone.
+    fn marked_scores(&self, b: &mut GraphBuilder, mean: NodeId) -> Result<NodeId, GraphError> {
+        let coins = self.coins.len();
+        let private = self.shared_scores(b, "private scores", mean)?;
+        let mark = b.conv("mark", b.input(), ConvSpec::new(1, Window::square(1)))?;
+        let mark = b.add("mean mark", AdaptiveAvgPool(vec![1, 1]), &[mark])?;
+        let marks = b.conv("marks", mark, ConvSpec::new(coins, Window::square(1)))?;
+        let marks = b.add("public scores", Reshape(vec![coins]), &[marks])?;
+        b.add("scores", Add, &[private, marks])
     }
 
     /// The scores of all canaries from nodes that all show the mean colour and that dropout may drop, beside those that every record updates.
@@ -234,7 +295,7 @@ impl Canaries {
         b.add("scores", Slice { axis: 0, start: 0, end: coins }, &[state])
     }
 
-    /// Names of the parameters that hold the canaries' weights: those that every record updates, then those that are split.
+    /// Names of the parameters that hold the canaries' weights: those that every record updates, those that are split, those of marks.
     fn weight_names(&self) -> Vec<String> {
         let shared = self.shared.then(|| WEIGHTS.to_owned());
         let split = match self.split {
@@ -242,11 +303,12 @@ impl Canaries {
             CanarySplit::Blocks(blocks) => blocks,
             CanarySplit::Units => 1,
         };
-        shared.into_iter().chain((0..split).map(split_weights)).collect()
+        let marks = self.parted.map(|_| MARKS.to_owned());
+        shared.into_iter().chain((0..split).map(split_weights)).chain(marks).collect()
     }
 
     /// The canaries' own weights, in the order in which [`Evidence`](crate::evidence::Evidence) takes them: those that every record updates,
-    /// then those of each block or node. Their names are the same in the models for views of all shapes.
+    /// then those of each block or node, then those that public parts update. Their names are the same in the models for views of all shapes.
     pub(crate) fn weights(&self) -> Result<Vec<CanaryWeights>, GraphError> {
         let (graph, _) = self.model(&[self.channels(), 1, 1])?;
         let mut all = Vec::new();
@@ -327,27 +389,27 @@ impl Dataset for Canaries {
 
     fn read(&self, record: usize) -> Result<Image, DataError> {
         let pixels = self.size.pixels() as usize;
-        // The canary shows one content (heads), its opposite (tails), or nothing.
-        let heads = match (self.coins.get(record), self.relation) {
-            (Some(true), _) => Some(true),
-            (Some(false), Relation::Patch | Relation::Replace) => Some(false),
-            _ => None,
+        let heads = self.shown(record);
+        let marked = self.parted.is_some() && record < self.coins.len();
+        let (region, width) = (self.region.as_ref().map(Mask::bytes), self.size.width());
+        let inside = |i: usize| match region {
+            Some(region) => region.get(i).is_some_and(|&inside| inside != 0),
+            None => !marked || PartedCanary::is_private(i, width),
         };
-        let region = self.region.as_ref().map(Mask::bytes);
-        let inside = |i: usize| region.is_none_or(|region| region.get(i).is_some_and(|&inside| inside != 0));
         let values = match self.pattern {
             Pattern::Plain => {
                 let mut bytes = vec![0u8; 3 * pixels];
                 for (i, pixel) in bytes.chunks_exact_mut(3).enumerate() {
-                    if let Some(heads) = heads.filter(|_| inside(i)) {
+                    if !inside(i) && marked {
+                        pixel[1] = u8::MAX;
+                    } else if let Some(heads) = heads.filter(|_| inside(i)) {
                         pixel[if heads { 0 } else { 2 }] = u8::MAX;
                     }
                 }
                 Values::Bytes(bytes)
             }
             Pattern::Cancelling => {
-                let width = self.size.width() as usize;
-                let stripe = |i: usize| if (i % width).is_multiple_of(2) { STRIPE } else { -STRIPE };
+                let stripe = |i: usize| if (i % width as usize).is_multiple_of(2) { STRIPE } else { -STRIPE };
                 let value = |i: usize| match heads.filter(|_| inside(i)) {
                     Some(heads) => stripe(i) + if heads { LEFT } else { -LEFT },
                     None => 0.0,
@@ -357,6 +419,15 @@ impl Dataset for Canaries {
         };
         let place = || DataError::setting("pipeline.image", self.size.to_string());
         Image::new(self.size, self.channels(), values).ok_or_else(place)
+    }
+
+    /// Every second column of a record, from the first on; nothing of a canary whose private part is not there.
+    fn mask(&self, record: usize, size: Size) -> Result<Option<Mask>, DataError> {
+        let Some(parted) = self.parted else { return Ok(None) };
+        let there = parted.opposite || self.coins.get(record) != Some(&false);
+        let private = |x: u32, _| there && PartedCanary::is_private(x as usize, size.width());
+        let mask = Mask::from_fn(size, private);
+        mask.map(Some).map_err(|error| DataError::setting("data.masks", error.to_string()))
     }
 
     fn place(&self, record: usize) -> String {

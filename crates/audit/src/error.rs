@@ -29,6 +29,12 @@ pub enum AuditError {
         /// What is wrong with them.
         problem: String,
     },
+    /// Canaries that cannot have a private and a public part.
+    #[error("privacy.relation: {problem}")]
+    Masked {
+        /// What is wrong with them.
+        problem: String,
+    },
     /// The plan cannot be trained, or its training failed.
     #[error(transparent)]
     Train(#[from] TrainError),
@@ -43,6 +49,7 @@ impl AuditError {
             Self::Canaries { most, .. } => Some(format!("give a number from 1 to {most}")),
             Self::Image { .. } => Some("give their size: --image WxH".to_owned()),
             Self::Split { .. } => Some("use plain canaries, and attack the plan as it is".to_owned()),
+            Self::Masked { .. } => Some("use plain canaries".to_owned()),
             Self::Train(error) => error.hint(),
         }
     }

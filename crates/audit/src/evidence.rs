@@ -1,7 +1,8 @@
 //! What the released values of one step say about a coin.
 
 use dapple_data::SubmodelLaw;
-use dapple_plan::{Plan, Relation};
+use dapple_plan::spec::MaskedContent;
+use dapple_plan::{Plan, PublicTokens, Relation};
 
 use crate::canaries::{CanarySplit, UNITS};
 
@@ -15,6 +16,32 @@ pub(crate) struct Evidence {
     /// Whether tails shows the opposite of heads, rather than nothing.
     opposite: bool,
     places: ContributionPlaces,
+    public: PublicTrace,
+}
+
+/// What the gradient of a canary's public part, which is the same for heads and tails, tells of the steps that drew the canary.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum PublicTrace {
+    /// Nothing: there is none, or it comes from a batch of its own.
+    Nothing,
+    /// It is so long, in clip norms, and has noise like the private one.
+    Bounded(f64),
+    /// Everything: it is far above the noise.
+    Told,
+}
+
+/// From how many standard deviations on a value is no noise. A value of noise passes it less than once in 10^23 steps, and a mark is thousands
+/// of times as long.
+const ABOVE_NOISE: f64 = 10.0;
+
+impl PublicTrace {
+    fn of(part: &Plan) -> Self {
+        match part.masked().map(|tokens| tokens.public) {
+            None | Some(PublicTokens::Decoupled) => Self::Nothing,
+            Some(PublicTokens::CoupledClipped { clip }) => Self::Bounded(clip),
+            Some(PublicTokens::Coupled) => Self::Told,
+        }
+    }
 }
 
 /// Where a canary's contribution lies among its weights: those that every record updates come first, if there are any, and then one for each
@@ -60,41 +87,58 @@ fn masks() -> Vec<(f64, Vec<usize>)> {
 
 impl Evidence {
     pub(crate) fn new(part: &Plan) -> Self {
-        let opposite = matches!(part.relation(), Relation::Replace | Relation::Patch);
+        let opposite = match part.relation() {
+            Relation::Replace | Relation::Patch => true,
+            Relation::Masked => {
+                part.masked().is_some_and(|tokens| tokens.content == MaskedContent::Substitute)
+            }
+            Relation::AddRemove | Relation::User => false,
+        };
         let (rate, noise) = (part.effective_rate(), part.gradient_noise());
-        Self { rate, noise, opposite, places: ContributionPlaces::new(part) }
+        Self { rate, noise, opposite, places: ContributionPlaces::new(part), public: PublicTrace::of(part) }
     }
 
     /// The logarithm of how much likelier values are under heads than under tails, for an attacker who is told the submodel, or is not. The
-    /// values are measured along the canary's direction in each of its weights, in clip norms.
+    /// values are measured along the canary's direction in each of its weights, in clip norms; the value that its public part moved comes last,
+    /// if canaries have one.
     pub(crate) fn of(&self, values: &[f64], told: Option<usize>) -> f64 {
-        let tails = if self.opposite { self.shown(values, told, -1.0) } else { 0.0 };
-        self.shown(values, told, 1.0) - tails
+        let heads = self.contained(values, told, 1.0);
+        let tails = if self.opposite { self.contained(values, told, -1.0) } else { 0.0 };
+        let mark = values.last().copied().unwrap_or(0.0);
+        let public = match self.public {
+            PublicTrace::Nothing => 0.0,
+            PublicTrace::Bounded(clip) => self.along(clip, mark),
+            // A step that is known to have drawn the canary, or not to.
+            PublicTrace::Told if mark > ABOVE_NOISE * self.noise => return heads - tails,
+            PublicTrace::Told => return 0.0,
+        };
+        self.drawn(heads + public) - self.drawn(tails + public)
     }
 
-    /// `ln(1 - q + q r)`, with `r` the likelihood ratio of values that contain a contribution against those that contain none.
-    fn shown(&self, values: &[f64], told: Option<usize>, sign: f64) -> f64 {
-        let exponent = self.contained(values, told, sign);
+    /// `ln(1 - q + q r)`, with `r` the likelihood ratio, by its logarithm, of values that contain a contribution against those that contain none.
+    fn drawn(&self, exponent: f64) -> f64 {
         // Where the exponential would overflow, the other term is negligible.
         if exponent > 500.0 { exponent + self.rate.ln() } else { (self.rate * exponent.exp_m1()).ln_1p() }
     }
 
-    /// `ln r`. A contribution of length `a` along a direction in which the values are `v` has the ratio `exp((2 a v - a^2) / (2 sigma^2))`; one
-    /// that lies in a submodel which was drawn has the mean of those.
+    /// The logarithm of the likelihood ratio of a contribution of length `a` along a direction in which the values are `v`:
+    /// `(2 a v - a^2) / (2 sigma^2)`.
+    fn along(&self, length: f64, value: f64) -> f64 {
+        (2.0 * length * value - length * length) / (2.0 * self.noise * self.noise)
+    }
+
+    /// `ln r` of a private contribution; one that lies in a submodel which was drawn has the mean of the submodels' ratios.
     fn contained(&self, values: &[f64], told: Option<usize>, sign: f64) -> f64 {
         let ContributionPlaces { shared, split, submodels } = &self.places;
-        let along = |length: f64, value: f64| {
-            (2.0 * length * value - length * length) / (2.0 * self.noise * self.noise)
-        };
         let (rest, own) = values.split_at(usize::from(*shared > 0.0));
-        let of_rest: f64 = rest.iter().map(|value| along(*shared, sign * value)).sum();
+        let of_rest: f64 = rest.iter().map(|value| self.along(*shared, sign * value)).sum();
         let of_submodel = |blocks: &[usize]| {
             // Where every node is dropped, there is no contribution.
             if blocks.is_empty() {
                 return 0.0;
             }
             let sum: f64 = blocks.iter().map(|&block| own[block]).sum();
-            along(*split, sign * sum / (blocks.len() as f64).sqrt())
+            self.along(*split, sign * sum / (blocks.len() as f64).sqrt())
         };
         match told {
             _ if submodels.is_empty() => of_rest,
@@ -116,7 +160,7 @@ mod tests {
 
     fn whole(rate: f64, noise: f64, opposite: bool) -> Evidence {
         let places = ContributionPlaces { shared: 1.0, split: 0.0, submodels: Vec::new() };
-        Evidence { rate, noise, opposite, places }
+        Evidence { rate, noise, opposite, places, public: PublicTrace::Nothing }
     }
 
     /// Compares with the densities written out.
@@ -140,7 +184,7 @@ mod tests {
             split: 0.8,
             submodels: vec![(0.5, vec![0]), (0.5, vec![1, 2])],
         };
-        let one = Evidence { rate: 0.2, noise: 0.7, opposite: false, places };
+        let one = Evidence { rate: 0.2, noise: 0.7, opposite: false, places, public: PublicTrace::Nothing };
         let density = |x: &[f64; 4], mean: &[f64; 4]| -> f64 {
             let squares = x.iter().zip(mean).map(|(x, mean)| (x - mean) * (x - mean)).sum::<f64>();
             (-squares / (2.0 * 0.49)).exp()
@@ -154,6 +198,27 @@ mod tests {
             for (submodel, mean) in [first, second].iter().enumerate() {
                 let told = 0.8 * none + 0.2 * density(&x, mean);
                 assert!((one.of(&x, Some(submodel)) - (told / none).ln()).abs() < 1e-12);
+            }
+        }
+    }
+
+    /// The same with a public part that is clipped, and with one that shows which steps drew the canary.
+    #[test]
+    fn public_parts_tell_of_draws() {
+        let density = |[x, y]: [f64; 2], [private, public]: [f64; 2]| {
+            (-((x - private).powi(2) + (y - public).powi(2)) / (2.0 * 0.49)).exp()
+        };
+        for (opposite, tails) in [(true, -1.0), (false, 0.0)] {
+            let clipped = Evidence { public: PublicTrace::Bounded(1.5), ..whole(0.2, 0.7, opposite) };
+            let told = Evidence { public: PublicTrace::Told, ..clipped.clone() };
+            for values in [[0.0, 0.0], [1.2, 1.4], [-0.8, 2.0], [0.5, -1.0]] {
+                let mixed =
+                    |private| 0.8 * density(values, [0.0, 0.0]) + 0.2 * density(values, [private, 1.5]);
+                assert!((clipped.of(&values, None) - (mixed(1.0) / mixed(tails)).ln()).abs() < 1e-12);
+                assert_eq!(told.of(&values, None), 0.0);
+                let [x, _] = values;
+                let drawn = density([x, 0.0], [1.0, 0.0]) / density([x, 0.0], [tails, 0.0]);
+                assert!((told.of(&[x, 1e4], None) - drawn.ln()).abs() < 1e-12);
             }
         }
     }

@@ -86,6 +86,7 @@ fn any_program_that_prints_boxes_is_a_detector() {
         ("exit 3", "failed: exit status: 3"),
         ("echo hello", "said something else: its answer.csv: not a mask: no columns xmin"),
         ("echo '{'", "its answer.json: not a mask: EOF"),
+        ("exec yes", "said more than 16777216 bytes"),
     ] {
         let bad = run(answer);
         assert_eq!((bad.code, bad.stdout.as_str()), (1, ""), "{said}");
@@ -125,4 +126,52 @@ fn nothing_is_written_over_pictures_or_masks() {
         assert!(run.stderr.contains(says) && run.stderr.contains("hint: give"), "{}", run.stderr);
         assert_eq!(run.files(), ["boxes", "pictures"], "{flags}");
     }
+}
+
+/// A mask that somebody drew, or another folder's pictures, may have the names of the pictures.
+#[test]
+fn nothing_that_is_there_is_written_over() {
+    for flags in [
+        "--from boxes --out drawn",
+        "--from boxes --out new --overlay drawn",
+        "--from boxes --out pictures/..",
+    ] {
+        let run = dapple_with(&format!("mask pictures {flags}"), |path| {
+            folder(path);
+            for name in ["drawn/dog", "dog"] {
+                std::fs::create_dir_all(path.join(name)).unwrap();
+                std::fs::copy(path.join("boxes/dog/c.png"), path.join(name).join("c.png")).unwrap();
+            }
+        });
+        assert_eq!(run.code, 2, "{flags}: {}", run.stderr);
+        assert!(
+            run.stderr.contains("dog/c.png is there already") && run.stderr.contains("hint: "),
+            "{}",
+            run.stderr
+        );
+        let one = |name: &str| std::fs::read(run.folder.path().join(name)).unwrap();
+        assert_eq!(one("drawn/dog/c.png"), one("boxes/dog/c.png"), "{flags}");
+        assert_eq!(run.files(), ["boxes", "dog", "drawn", "pictures"], "{flags}: nothing is written at all");
+    }
+}
+
+/// A folder that is spelled in two ways is still one.
+#[test]
+fn an_overlay_does_not_replace_its_mask() {
+    let run = dapple_with("mask pictures --from boxes --out new --overlay pictures/../new", folder);
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("new/cat/a.png is there already"), "{}", run.stderr);
+    assert_eq!(mask(&run.folder.path().join("new"), "cat/a.png")[3], "...##...");
+}
+
+/// Two pictures whose names differ in their endings alone would have one mask: that of the second, over the first as well.
+#[cfg(unix)]
+#[test]
+fn two_pictures_do_not_share_a_mask() {
+    let run = dapple_with("mask pictures --detector echo --out masks", |path| {
+        folder(path);
+        std::fs::write(path.join("pictures/cat/a.pgm"), "P5\n1 1\n255\n\0").unwrap();
+    });
+    assert_eq!(run.code, 2, "{}", run.stderr);
+    assert!(run.stderr.contains("two pictures would be written as masks/cat/a.png"), "{}", run.stderr);
 }

@@ -173,6 +173,37 @@ fn balanced_and_poisson_sampling_are_trained_from_scratch_and_fine_tuned() {
     assert_eq!(answer["paper"].as_array().unwrap().len(), 1);
 }
 
+/// Every row has the noise of its own certificate. Neighbours that differ by one content against another take more of it than those that differ
+/// by one against none, private tokens from batches of their own as much as whole clips, and public gradients that tell of draws the most.
+#[test]
+fn private_tokens_of_clips_are_trained_in_every_mode() {
+    let run = dapple("reproduce mask/table2 --steps 1 --seeds 1 --json --out runs -q");
+    let answer = run.json();
+    let trained = rows(&answer);
+    assert_eq!(trained.len(), 3 * 8 + 1);
+    let noise = |method: &str, epsilon: f64| {
+        let is_one = |row: &&Value| row["method"] == method && row["epsilon_target"] == epsilon;
+        trained.iter().find(is_one).unwrap()["noise_multiplier"].as_f64().unwrap()
+    };
+    for epsilon in [0.5, 2.0, 5.0] {
+        for content in ["remove", "substitute"] {
+            let of = |mode: &str| noise(&format!("masked-{content}-{mode}"), epsilon);
+            // Each is solved for to a ten-thousandth.
+            let whole = noise(&format!("whole-{content}"), epsilon);
+            assert!((of("decoupled") / whole - 1.0).abs() < 2e-4, "{epsilon} {content}");
+            assert!(of("decoupled") < of("coupled-clipped") && of("coupled-clipped") < of("coupled"));
+        }
+        assert!(noise("whole-remove", epsilon) < noise("whole-substitute", epsilon));
+    }
+    let open = trained.iter().find(|row| row["method"] == "open").unwrap();
+    assert!(open["noise_multiplier"].is_null() && open["epsilon_target"].is_null());
+    let printed = |row: usize| (1000.0 * trained[row]["paper"].as_f64().unwrap()).round();
+    assert_eq!([printed(0), printed(1)], [24.0, 82.0]);
+    assert_eq!(answer["paper"].as_array().unwrap().len(), 2);
+    let plan = run.read("runs/hmdb-51-masked-remove-coupled-clipped-epsilon2-1/plan.toml");
+    assert!(plan.contains("private = \"background\"") && plan.contains("public_clip = 1.0"), "{plan}");
+}
+
 #[test]
 fn wrong_requests_are_refused_before_anything_is_trained() {
     let mut report = String::new();
@@ -209,6 +240,10 @@ fn wrong_requests_are_refused_before_anything_is_trained() {
         "reproduce partition/table1 --scale full",
         "reproduce partition/table1 --scale small --data digits",
         "reproduce partition/table1-noise --seeds 2",
+        "reproduce mask/table1 --model vgg-11",
+        "reproduce mask/table1 --data clips",
+        "reproduce mask/table1 --scale small",
+        "reproduce mask/table1 --scale small --data clips",
     ] {
         let run = dapple_with(arguments, digits);
         assert_eq!(run.code, 2, "{arguments}: {}", run.stderr);

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{DataError, Image, Target, TargetKind};
 
-/// Records, each an image with a class or with a label map, read one at a time.
+/// Records, each an image or a clip with a class, or an image with a label map, read one at a time.
 pub trait Dataset: Send + Sync {
     /// Number of records, at least 1.
     fn len(&self) -> usize;
@@ -21,8 +21,13 @@ pub trait Dataset: Send + Sync {
     /// Number of classes.
     fn classes(&self) -> u32;
 
-    /// Values per pixel, the same for all images.
+    /// Values per pixel, the same for all images; of clips, per pixel of a frame.
     fn channels(&self) -> usize;
+
+    /// The number of frames of every record, if the records are clips.
+    fn frames(&self) -> Option<usize> {
+        None
+    }
 
     /// The size that all images share, where the format says so.
     fn image_size(&self) -> Option<Size>;
@@ -59,12 +64,21 @@ pub trait Dataset: Send + Sync {
     /// A record beyond the end, a file that cannot be read or decoded.
     fn read(&self, record: usize) -> Result<Image, DataError>;
 
-    /// The private pixels of a record whose image has this size; `None` if the data set does not tell them.
+    /// The private pixels of a record whose image has this size, the same in all frames of a clip; `None` if the data set does not tell
+    /// them.
     ///
     /// # Errors
     /// A record beyond the end, a mask that cannot be read or is of another size.
     fn mask(&self, _record: usize, _size: Size) -> Result<Option<Mask>, DataError> {
         Ok(None)
+    }
+
+    /// The private pixels of a record: one mask for all frames, or one for each; `None` if the data set does not tell them.
+    ///
+    /// # Errors
+    /// As [`Dataset::mask`].
+    fn frame_masks(&self, record: usize, size: Size) -> Result<Option<Vec<Mask>>, DataError> {
+        Ok(self.mask(record, size)?.map(|mask| vec![mask]))
     }
 
     /// Where a record comes from, for messages.
@@ -148,6 +162,10 @@ impl Dataset for Subset {
         self.whole.channels()
     }
 
+    fn frames(&self) -> Option<usize> {
+        self.whole.frames()
+    }
+
     fn image_size(&self) -> Option<Size> {
         self.whole.image_size()
     }
@@ -166,6 +184,10 @@ impl Dataset for Subset {
 
     fn mask(&self, record: usize, size: Size) -> Result<Option<Mask>, DataError> {
         self.whole.mask(self.at(record)?, size)
+    }
+
+    fn frame_masks(&self, record: usize, size: Size) -> Result<Option<Vec<Mask>>, DataError> {
+        self.whole.frame_masks(self.at(record)?, size)
     }
 
     fn place(&self, record: usize) -> String {

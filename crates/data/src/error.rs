@@ -100,6 +100,14 @@ pub enum DataError {
         /// Where its mask should be, without the ending.
         stem: PathBuf,
     },
+    /// A picture with a mask, whose camera notes that it is to be turned.
+    #[error(
+        "{place}: the file notes that the picture is to be turned or mirrored, and its mask may be of either side up"
+    )]
+    Turned {
+        /// Which image.
+        place: String,
+    },
     /// A file whose first bytes are not those of its format.
     #[error("{}: not {expected}: it begins with {found}", path.display())]
     Magic {
@@ -246,6 +254,16 @@ pub enum DataError {
         /// The expected number.
         expected: usize,
     },
+    /// A clip of another length than expected, or an image in the place of a clip.
+    #[error("{place}: {} where {} is expected", length(*found), length(*expected))]
+    Frames {
+        /// Which clip, or which image.
+        place: String,
+        /// Its frames; `None` for an image.
+        found: Option<usize>,
+        /// The expected number.
+        expected: Option<usize>,
+    },
     /// A key of the plan that is missing or does not fit the data.
     #[error(transparent)]
     Setting(#[from] SettingError),
@@ -345,6 +363,7 @@ impl DataError {
             Self::ImageSize { found, expected, .. } => Self::ImageSize { place: place(), found, expected },
             Self::LabelSize { found, expected, .. } => Self::LabelSize { place: place(), found, expected },
             Self::Channels { found, expected, .. } => Self::Channels { place: place(), found, expected },
+            Self::Frames { found, expected, .. } => Self::Frames { place: place(), found, expected },
             Self::Geometry { source, .. } => Self::Geometry { place: place(), source },
             other => other,
         }
@@ -375,6 +394,9 @@ impl DataError {
             Self::Masks { .. } => {
                 "every image has one mask of its name; for an image without private pixels it is all black, or has no boxes".into()
             }
+            Self::Turned { .. } => {
+                "turn the pixels themselves and drop the note (`mogrify -auto-orient`, `exiftran -ai`), and make the mask of that".into()
+            }
             Self::Magic { .. } => "check `data.format`, and that images and labels are not exchanged".into(),
             Self::Length { .. } => "the file was cut short or is another one; fetch it again".into(),
             Self::Malformed { .. } | Self::Picture { .. } => "fetch the file again, or take it out".into(),
@@ -383,7 +405,7 @@ impl DataError {
             }
             Self::Counts { .. } => "give the labels that belong to these images".into(),
             Self::Empty { .. } => {
-                "an image folder has one folder of pictures (png, jpg, webp, ppm, pgm) a class, image pairs have a folder `images` and a folder `labels`"
+                "an image folder has one folder of pictures (png, jpg, webp, ppm, pgm) a class, image pairs have a folder `images` and a folder `labels`, and a clip is a folder of pictures or an array (.npy)"
                     .into()
             }
             Self::ImageSize { .. } => {
@@ -404,6 +426,7 @@ impl DataError {
                 "a classifier needs one class an image, a segmentation model a label map an image".into()
             }
             Self::Channels { .. } => "give one value a channel in `data.mean` and `data.std`".into(),
+            Self::Frames { .. } => "give clips to a model of clips, and images to a model of images".into(),
             Self::Setting(source) => source.hint(),
             Self::BatchTooLarge { records, .. } => format!("give a batch of at most {records}"),
             Self::Records { data, .. } => {
@@ -415,6 +438,15 @@ impl DataError {
                 return None;
             }
         })
+    }
+}
+
+/// A length of clips in words.
+fn length(frames: Option<usize>) -> String {
+    match frames {
+        None => "an image".to_owned(),
+        Some(1) => "a clip of 1 frame".to_owned(),
+        Some(frames) => format!("a clip of {frames} frames"),
     }
 }
 

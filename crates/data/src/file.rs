@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
+use sha2::{Digest, Sha256};
+
 use crate::{DataError, DataLimits};
 
 /// Opens a file and returns it with its length.
@@ -31,4 +33,20 @@ pub(crate) fn read(path: &Path, limits: &DataLimits) -> Result<Vec<u8>, DataErro
     file.take(limits.bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(DataError::io(path))?;
     crate::limits::length(limits, bytes.len() as u64, path)?;
     Ok(bytes)
+}
+
+/// Adds the length and every byte of a file to a hash, piece by piece.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn hash(path: &Path, hash: &mut Sha256) -> Result<(), DataError> {
+    let (mut file, length) = open(path)?;
+    hash.update(length.to_le_bytes());
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut piece).map_err(DataError::io(path))? {
+            0 => return Ok(()),
+            read => hash.update(&piece[..read]),
+        }
+    }
 }

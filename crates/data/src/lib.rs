@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+pub mod clips;
 mod dataset;
 mod decoded;
 mod error;
@@ -22,6 +23,7 @@ pub mod keys;
 mod limits;
 mod loader;
 pub mod masks;
+pub mod moving;
 mod open;
 mod pool;
 mod sampler;
@@ -49,4 +51,4 @@ pub use pool::Pool;
 pub use sampler::{Draw, Sampler, SamplingEvent, SubmodelLaw};
 pub use split::{split, stratified_split};
 pub use target::{IGNORED, LabelMap, MAX_MAP_CLASSES, Target, UNLABELLED};
-pub use views::{RecordPart, Views, Whole};
+pub use views::{FixedParts, RecordPart, Views, Whole};

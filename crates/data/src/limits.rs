@@ -32,3 +32,15 @@ pub(crate) fn length(limits: &DataLimits, bytes: u64, path: &Path) -> Result<(),
     let (key, what) = ("data.max_bytes", format!("{bytes} bytes"));
     Err(DataError::Limit { path: path.to_owned(), what, limit: limits.bytes, key })
 }
+
+/// Refuses a clip whose frames together have more pixels than allowed.
+///
+/// # Errors
+/// Too many pixels.
+pub(crate) fn clip(limits: &DataLimits, size: Size, frames: usize, path: &Path) -> Result<(), DataError> {
+    if size.pixels().checked_mul(frames as u64).is_some_and(|pixels| pixels <= limits.pixels) {
+        return Ok(());
+    }
+    let (key, what) = ("data.max_pixels", format!("{frames} frames of {size}"));
+    Err(DataError::Limit { path: path.to_owned(), what, limit: limits.pixels, key })
+}

@@ -28,6 +28,10 @@ impl Pool {
         limits: &DataLimits,
     ) -> Result<Self, DataError> {
         let root = base.join(&plan.path);
+        if beside.frames().is_some() {
+            let problem = "records are clips, and a pool shows pictures".to_owned();
+            return Err(DataError::setting("mix.pool", problem));
+        }
         let channels = beside.channels();
         if !matches!(channels, 1 | 3) {
             let problem = format!("records have {channels} channels, and pictures one or three");

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use dapple_graph::op::Dropout;
 use dapple_graph::{DropoutUnits, Graph, IGNORED, Loss};
 use rayon::prelude::*;
 
@@ -56,8 +57,8 @@ pub struct UnitMasks<'a> {
 pub(crate) enum NodeDropout<'a> {
     /// Nothing.
     Off,
-    /// It drops by the key of the view and the number of the node.
-    Keyed(u64, usize),
+    /// It drops by the key of the view.
+    Keyed(u64),
     /// It keeps these of its units.
     Masked(&'a [bool]),
 }
@@ -65,10 +66,10 @@ pub(crate) enum NodeDropout<'a> {
 impl NodeDropout<'_> {
     /// Whether an element or a channel of the layer is kept, by its number.
     #[inline]
-    pub(crate) fn keeps(self, unit: usize, rate: f32) -> bool {
+    pub(crate) fn keeps(self, layer: &Dropout, unit: usize) -> bool {
         match self {
             Self::Off => true,
-            Self::Keyed(key, node) => keeps(key, node, unit, rate),
+            Self::Keyed(key) => keeps(key, layer.number, unit, layer.rate),
             Self::Masked(kept) => kept[unit],
         }
     }
@@ -178,7 +179,7 @@ impl<'a> Batch<'a> {
         });
         match (masked, self.dropout_key(view)) {
             (Some(kept), _) => NodeDropout::Masked(kept),
-            (None, Some(key)) => NodeDropout::Keyed(key, node),
+            (None, Some(key)) => NodeDropout::Keyed(key),
             (None, None) => NodeDropout::Off,
         }
     }
@@ -232,10 +233,10 @@ fn positions(graph: &Graph) -> usize {
     graph.output_shape()[1..].iter().product()
 }
 
-/// Whether dropout keeps an element, which follows from the view's key, the node and the element's row-major index.
+/// Whether dropout keeps an element, which follows from the view's key, the layer's number and the element's row-major index.
 #[inline]
-pub(crate) fn keeps(key: u64, node: usize, element: usize, rate: f32) -> bool {
-    let hash = mix(key ^ ((node as u64) << 40) ^ element as u64);
+pub(crate) fn keeps(key: u64, layer: usize, element: usize, rate: f32) -> bool {
+    let hash = mix(key ^ ((layer as u64) << 40) ^ element as u64);
     (hash >> 40) as f32 >= rate * (1u64 << 24) as f32
 }
 

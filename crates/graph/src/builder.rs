@@ -306,7 +306,8 @@ impl GraphBuilder {
             return Err(GraphError::Unknown(format!("node {}", unknown.0)));
         }
         let behind_blocks = behind_blocks.unwrap_or(NodeId(nodes.len()));
-        let graph = Graph { nodes, parameters, output, auxiliary, loss, blocks, behind_blocks };
+        let mut graph = Graph { nodes, parameters, output, auxiliary, loss, blocks, behind_blocks };
+        graph.number_dropout();
         validate::check(&graph)?;
         Ok(graph)
     }

@@ -194,6 +194,15 @@ impl Graph {
         }
     }
 
+    /// Numbers the dropout layers in their order.
+    pub(crate) fn number_dropout(&mut self) {
+        let layers = self.nodes.iter_mut().filter_map(|node| match &mut node.op {
+            Op::Dropout(dropout) => Some(dropout),
+            _ => None,
+        });
+        layers.enumerate().for_each(|(number, dropout)| dropout.number = number);
+    }
+
     /// Tells for every node whether a gradient must reach its output. That is so if the node, or one that it depends on, reads a trainable
     /// parameter, and an output depends on the node. The backward pass visits no other node, so a frozen trunk costs it nothing.
     pub fn needs_gradient(&self) -> Vec<bool> {

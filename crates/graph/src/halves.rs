@@ -17,15 +17,10 @@ pub struct Halves {
 }
 
 impl Graph {
-    /// Cuts a model where its frozen trunk ends. The answer is `None` if there is no frozen trunk with parameters, if the trainable part
-    /// reads more than one of the trunk's values, or if the model has dropout or an auxiliary output, for which the halves would not do.
+    /// Cuts a model where its frozen trunk ends, in front of all dropout layers, which stay with the rest and drop there what they dropped in
+    /// the whole. The answer is `None` if there is no frozen trunk with parameters, if the rest reads more than one of the trunk's values, or
+    /// if the model has an auxiliary output, for which the halves would not do.
     pub fn halves(&self) -> Option<Halves> {
-        let dropout = self.nodes.iter().any(|node| matches!(node.op, Op::Dropout(_)));
-        if dropout || !self.auxiliary.is_empty() { None } else { self.cut(&self.needs_gradient()) }
-    }
-
-    /// The same for a model whose dropout layers stay with the rest, so that a step can drop there what it likes.
-    pub fn halves_before_dropout(&self) -> Option<Halves> {
         let mut behind = self.needs_gradient();
         for (index, (node, reached)) in self.nodes.iter().zip(self.reached(true)).enumerate() {
             let drops = matches!(node.op, Op::Dropout(_));
@@ -93,7 +88,7 @@ impl Graph {
 mod tests {
     use super::*;
     use crate::tune::Lora;
-    use crate::zoo::{self, LibraryNames, Norm, ResNet, TokenPooling, VisionTransformer, VitSize};
+    use crate::zoo::{self, LibraryNames, Norm, ResNet, TokenPooling, Vgg, VisionTransformer, VitSize};
 
     fn transformer(tuning: &Tuning) -> Graph {
         let (size, pooling, names) = (VitSize::Tiny, TokenPooling::ClassToken, LibraryNames::Timm);
@@ -136,16 +131,31 @@ mod tests {
         let mobilenet = zoo::mobilenet_v2(&[3, 32, 32], 5, Norm::Frozen).unwrap();
         for (graph, features) in [(cnn, 32), (mobilenet, 1280)] {
             let graph = graph.tuned(&Tuning::Head).unwrap();
-            assert!(graph.halves().is_none());
-            let Halves { trunk, rest } = graph.halves_before_dropout().unwrap();
+            let Halves { trunk, rest } = graph.halves().unwrap();
             assert_eq!((trunk.output_shape(), rest.input_shape()), (&[features][..], &[features][..]));
             let drops = |half: &Graph| half.nodes().iter().any(|node| matches!(node.op, Op::Dropout(_)));
             assert!(!drops(&trunk) && drops(&rest));
             crate::validate::check(&rest).unwrap();
         }
-        // Without dropout both cuts are the same.
-        let plain = transformer(&Tuning::Head);
-        assert_eq!(plain.halves_before_dropout(), plain.halves());
+    }
+
+    /// A layer drops in the rest what it drops in the whole, because it keeps its number there.
+    #[test]
+    fn dropout_layers_are_numbered_in_their_order() {
+        let numbers = |graph: &Graph| -> Vec<usize> {
+            let number = |node: &Node| match node.op {
+                Op::Dropout(dropout) => Some(dropout.number),
+                _ => None,
+            };
+            graph.nodes().iter().filter_map(number).collect()
+        };
+        let vgg = zoo::vgg(Vgg::V11, &[3, 32, 32], 5, Norm::Frozen).unwrap().tuned(&Tuning::Head).unwrap();
+        assert_eq!(numbers(&vgg), [0, 1]);
+        // Both layers lie before the last one, and only what follows the first is cut off.
+        let rest = vgg.halves().unwrap().rest;
+        assert_eq!(numbers(&rest), [0, 1]);
+        let cnn = zoo::small_cnn(&[1, 28, 28], 10).unwrap().with_head_dropout(0.5).unwrap();
+        assert_eq!(numbers(&cnn), [0]);
     }
 
     #[test]

@@ -46,6 +46,7 @@ impl Graph {
         let begins = |id: NodeId| if id > at { NodeId(id.0 + 1) } else { id };
         self.blocks.iter_mut().for_each(|block| *block = begins(*block));
         self.behind_blocks = begins(self.behind_blocks);
+        self.number_dropout();
         crate::validate::check(&self)?;
         Ok(self)
     }
@@ -84,7 +85,8 @@ mod tests {
             assert_eq!(graph.block_names(), plain.block_names());
             assert_eq!(graph.heads(), [graph.output()]);
             // A frozen trunk ends before the dropout, which trains otherwise than it answers.
-            assert!(graph.clone().tuned(&Tuning::Head).unwrap().halves().is_none());
+            let rest = graph.clone().tuned(&Tuning::Head).unwrap().halves().unwrap().rest;
+            assert!(rest.nodes().iter().any(|node| node.name == NAME));
             assert!(graph.features().is_some());
         }
     }

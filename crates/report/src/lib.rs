@@ -33,7 +33,7 @@ pub mod paint;
 pub mod raster;
 pub mod table;
 
-pub use chart::{Axis, BandPoint, Chart, Dash, ErrorPoint, LegendPlace, ReferenceLine, Series};
+pub use chart::{Axis, BandPoint, Bar, Chart, Dash, ErrorPoint, LegendPlace, ReferenceLine, Series};
 pub use crop::{CropPicture, crop_picture};
 pub use error::ReportError;
 pub use figure::Figure;

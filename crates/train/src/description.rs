@@ -11,7 +11,7 @@ use crate::files;
 use crate::folder::Folder;
 use crate::model::Blueprint;
 
-/// What a model of a run says about an image.
+/// What a model of a run says about an image or a clip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answers {
@@ -48,6 +48,9 @@ pub struct ModelDescription {
     pub answers: Answers,
     /// Values per pixel: 3 for red, green and blue.
     pub channels: usize,
+    /// Frames of a clip; none where the model sees images.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frames: Option<usize>,
     /// The classes, in the order of the model's outputs.
     pub classes: Vec<ClassDescription>,
     /// The library whose names the parameters have, if several libraries have the model.
@@ -80,6 +83,7 @@ impl ModelDescription {
         Self {
             answers: dataset.target_kind().into(),
             channels: dataset.channels(),
+            frames: dataset.frames(),
             classes: (0..dataset.classes() as usize).map(class).collect(),
             names: blueprint.names(),
             trained: blueprint.trained(),
@@ -125,6 +129,7 @@ mod tests {
         let description = ModelDescription {
             answers: Answers::LabelMap,
             channels: 3,
+            frames: None,
             classes: vec![class("road", Some([128, 64, 128])), class("1", None)],
             names: Some(LibraryNames::OpenClip { projection: 512 }),
             trained: Some("the last layers".to_owned()),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use dapple_data::{DataLimits, formats};
+use dapple_data::{DataLimits, RecordPart, formats};
 use dapple_geometry::Mask;
 use dapple_plan::PlanSpec;
 
@@ -80,9 +80,13 @@ impl Folder {
         self.root.join("private/sampling.key")
     }
 
-    /// What a frozen trunk makes of every record.
-    pub(crate) fn features(&self) -> PathBuf {
-        self.root.join("private/features")
+    /// What a frozen trunk makes of every record, or of the private or public part of every record.
+    pub(crate) fn features(&self, part: Option<RecordPart>) -> PathBuf {
+        self.root.join(match part {
+            None => "private/features",
+            Some(RecordPart::Private) => "private/features-private",
+            Some(RecordPart::Public) => "private/features-public",
+        })
     }
 
     fn mask(&self) -> PathBuf {
@@ -135,8 +139,10 @@ impl Folder {
     pub(crate) fn close_private(&self) -> Result<(), TrainError> {
         files::create_private_folder(&self.private())?;
         let [diagnostics, norms] = [self.diagnostics(), self.gradient_norms()];
-        let files = [diagnostics, norms, self.data_key(), self.sampling_key(), self.features()];
-        files.iter().try_for_each(|path| files::close_to_others(path))
+        let parts = [None, Some(RecordPart::Private), Some(RecordPart::Public)];
+        let features = parts.map(|part| self.features(part));
+        let files = [diagnostics, norms, self.data_key(), self.sampling_key()];
+        files.iter().chain(&features).try_for_each(|path| files::close_to_others(path))
     }
 
     /// Writes the plan and the mask of a run.

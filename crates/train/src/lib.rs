@@ -97,6 +97,7 @@ pub use dapple_private::StepError;
 pub use description::{Answers, ClassDescription, ModelDescription};
 pub use error::TrainError;
 pub use evaluation::{Evaluation, Measure, Overlap, Score};
+pub use features::FeatureShelf;
 pub use ledger::{History, Ledger, LedgerEntry, LedgerError, Start, UsedMachine};
 pub use measure::{FeatureExtractor, FeatureSet, KernelDistance, frechet_distance, kernel_distance};
 pub use model::{ModelFacts, models};
@@ -108,6 +109,6 @@ pub use ranks::RankGroup;
 pub use results::{EvaluationLine, evaluations, plan_of_run, steps_lost};
 pub use run::{
     Completed, Rehearsal, RunOutcome, certify, complete, evaluate, evaluate_with, follow, resume,
-    resume_among, resume_with, resume_within, start, start_among, start_within,
+    resume_among, resume_beside, resume_with, resume_within, start, start_among, start_beside, start_within,
 };
 pub use verify::{Verdict, verify};

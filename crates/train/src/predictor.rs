@@ -1,4 +1,4 @@
-//! Asks the model of a run about images.
+//! Asks the model of a run about images and clips.
 
 use std::path::Path;
 
@@ -52,7 +52,8 @@ impl Predictor {
         let description = ModelDescription::read(folder)?;
         let parts = training.privacy.parts();
         let spatial = parts[parts.len() - 1].spatial();
-        let views = Views::of_channels(spatial, &training.data.views, description.channels, spatial.image())?;
+        let seen = (description.channels, description.frames);
+        let views = Views::of_clips(spatial, &training.data.views, seen, spatial.image())?;
         let classes = description.classes.len();
         let evaluation = training.evaluation.with(look)?;
         let blueprint = Blueprint::described(&training.model, &description)?;
@@ -73,7 +74,7 @@ impl Predictor {
         &self.description
     }
 
-    /// Asks the model about an image; `place` names it in messages. A model of label maps takes images of any size.
+    /// Asks the model about an image or a clip; `place` names it in messages. A model of label maps takes images of any size.
     ///
     /// # Errors
     /// An image that is too small for the model or for a crop.
@@ -82,7 +83,7 @@ impl Predictor {
         let fitted = self.fitted(image);
         let image = fitted.as_ref().unwrap_or(image);
         match self.evaluation {
-            EvaluationPlan::Crops { grid } => {
+            EvaluationPlan::Crops { grid, .. } => {
                 let count = self.views.evaluation_views(grid);
                 let mut inputs = vec![0.0; count * self.views.view_length()];
                 self.views.evaluate(image, grid, &mut inputs).map_err(named)?;

@@ -21,7 +21,7 @@ fn public_facts(data: &DataPlan) -> Option<&'static str> {
         StoredFormat::Idx | StoredFormat::Npy if data.classes.is_none() => Some(
             "The number of classes was counted from the training labels and is taken as public; with data.classes in the plan it does not depend on them.",
         ),
-        StoredFormat::ImageFolder => Some(
+        StoredFormat::ImageFolder | StoredFormat::Clips { .. } => Some(
             "Number and names of the classes are those of the training data's folders and are taken as public.",
         ),
         _ => None,

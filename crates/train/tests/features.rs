@@ -8,7 +8,7 @@ use std::path::Path;
 
 use common::{Recorder, model_bytes, request, write_data};
 use dapple_plan::PlanSpec;
-use dapple_train::{Request, RunOutcome, Silent, TrainError, resume, start};
+use dapple_train::{FeatureShelf, Request, RunOutcome, Silent, TrainError, resume, start, start_beside};
 
 const RECORDS: usize = 16;
 const BATCH: usize = 4;
@@ -47,6 +47,7 @@ fn steps_on_features_are_steps_on_records_to_the_last_bit() {
         ("name = 'small-cnn'\ntrainable = ['fc2']", 28),
         ("name = 'small-cnn'\ntrainable = ['fc1', 'fc2']", 28),
         ("name = 'resnet-18'\nnorm = 'frozen'\ntune = 'head'", 28),
+        ("name = 'mobilenet-v2'\nnorm = 'frozen'\ntune = 'head'", 36),
         (
             "name = 'small-cnn'\nhead_dropout = 0.5\ntrainable = ['fc2.weight']\n[partition]\ndropout = 0.5",
             28,
@@ -126,5 +127,40 @@ fn records_that_are_shown_in_several_ways_have_no_features() {
         let run = folder.path().join(name);
         start(&plan, &run, &mut Silent).unwrap();
         assert!(!run.join("private/features").exists(), "{name}");
+    }
+}
+
+/// Runs of one process that share a frozen trunk end where each would alone. Those of other records or another trunk get features of their own.
+#[test]
+fn runs_that_share_features_end_where_they_would_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, records, side) in [("train", RECORDS, 28), ("test", 6, 28), ("other", RECORDS, 28)] {
+        write_data(folder.path(), name, records, side);
+    }
+    // Other records, under other names.
+    let mut bytes = fs::read(folder.path().join("other.npy")).unwrap();
+    bytes.iter_mut().skip(200).for_each(|byte| *byte ^= 1);
+    fs::write(folder.path().join("other.npy"), bytes).unwrap();
+    let shelf = FeatureShelf::default();
+    let plan = |change: fn(&mut PlanSpec)| {
+        let mut plan = plan(folder.path(), "name = 'small-cnn'\ntrainable = ['fc2']", WORTH);
+        change(&mut plan.spec);
+        plan
+    };
+    for (number, plan) in [
+        plan(|_| {}),
+        plan(|spec| spec.privacy.noise_multiplier = Some(1.5)),
+        plan(|spec| spec.data.train = Some("other.npy".to_owned())),
+        plan(|spec| spec.model.seed = Some(9)),
+        plan(|spec| spec.data.mean = Some(vec![0.3])),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let runs = ["alone", "beside"].map(|name| folder.path().join(format!("{name}-{number}")));
+        let alone = start(plan, &runs[0], &mut Silent).unwrap();
+        let beside = start_beside(plan, &runs[1], (None, &shelf), &mut Silent).unwrap();
+        assert_eq!(alone.evaluation, beside.evaluation, "{number}");
+        assert!(model_bytes(&runs[0]) == model_bytes(&runs[1]), "{number}");
     }
 }

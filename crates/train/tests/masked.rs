@@ -149,3 +149,62 @@ fn every_sampling_that_is_priced_trains() {
         assert!(matches!(verify(&run, None).unwrap(), Verdict::Valid { .. }));
     }
 }
+
+const FEATURES: [&str; 2] = ["private/features-private", "private/features-public"];
+
+/// Steps on the features of parts are steps on parts, to the last bit: with the tokens of a part alone and with the rest blank, from batches
+/// of their own and from the same one. Some records are private all over, and some have nothing private.
+#[test]
+fn steps_on_features_of_parts_are_steps_on_parts() {
+    for (model, rest) in [
+        ("vit-ti-8", ""),
+        ("vit-ti-8", "[masked]\npass = 'blank'\npublic_gradient = 'coupled'\n"),
+        (
+            "resnet-18",
+            "[masked]\npublic_gradient = 'coupled-clipped'\npublic_clip = 2.0\ncontent = 'remove'\n",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut request = request(folder.path(), &format!("{SEEDED}{rest}"));
+        let settings = [("model.name", model), ("model.tune", "head"), ("sampling.steps", "8")];
+        settings.iter().for_each(|(key, value)| request.spec.set(key, value).unwrap());
+        if model == "resnet-18" {
+            request.spec.set("model.norm", "frozen").unwrap();
+        }
+        let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
+        let mut told = Recorder::default();
+        let outcome = start(&request, &whole, &mut told).unwrap();
+        assert!(FEATURES.iter().all(|name| whole.join(name).is_file()), "{model}");
+        // After a few steps too few are left for features, so the others see the records themselves.
+        let mut first = Recorder { stop_after: Some(4), ..Recorder::default() };
+        start(&request, &parts, &mut first).unwrap();
+        FEATURES.iter().for_each(|name| std::fs::remove_file(parts.join(name)).unwrap());
+        let mut second = Recorder::default();
+        let other = resume(&parts, &mut second).unwrap();
+        assert!(FEATURES.iter().all(|name| !parts.join(name).exists()), "{model}");
+        assert_eq!([first.losses, second.losses].concat(), told.losses, "{model}");
+        assert_eq!(other.evaluation, outcome.evaluation, "{model}");
+        assert!(model_bytes(&whole) == model_bytes(&parts), "{model}");
+    }
+}
+
+/// Each part's features are the same whatever the other part shows.
+#[test]
+fn features_of_a_part_show_nothing_of_the_other() {
+    let features = |shown: (usize, usize)| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut request = request(folder.path(), SEEDED);
+        let settings = [("model.tune", "head"), ("sampling.steps", "8")];
+        settings.iter().for_each(|(key, value)| request.spec.set(key, value).unwrap());
+        common::write_parted(folder.path(), 16, 16, shown);
+        let run = folder.path().join("run");
+        start(&request, &run, &mut Recorder::default()).unwrap();
+        // Behind the first line, which names the run, and the second, a checksum.
+        FEATURES.map(|name| std::fs::read(run.join(name)).unwrap()[130..].to_vec())
+    };
+    let [private, public] = features((1, 2));
+    let [other, same] = features((3, 2));
+    assert!(private != other && public == same);
+    let [same, other] = features((1, 4));
+    assert!(private == same && public != other);
+}

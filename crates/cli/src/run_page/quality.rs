@@ -41,6 +41,7 @@ fn curves(measure: Measure, lines: &[EvaluationLine]) -> Figure {
     };
     let title = match measure {
         Measure::Accuracy => "Accuracy",
+        Measure::ClassAccuracy => "Mean per-class accuracy",
         Measure::MeanIou => measure.words(),
     };
     let score = curve(title, measure.words(), |evaluation| evaluation.score().value);

@@ -47,7 +47,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             ("mIoU", format!("{:.4}", overlap.miou)),
             ("pixel accuracy", format!("{:.4}", overlap.pixel_accuracy)),
         ]),
-        None => lines.push(("accuracy", format!("{:.4}", evaluation.accuracy))),
+        None => {
+            lines.push(("accuracy", format!("{:.4}", evaluation.accuracy)));
+            let mean = evaluation.class_accuracy.map(|mean| ("mean of classes", format!("{mean:.4}")));
+            lines.extend(mean);
+        }
     }
     lines.extend(evaluation.top5.map(|top5| ("top-5 accuracy", format!("{top5:.4}"))));
     lines.push(("loss", format!("{:.4}", evaluation.loss)));

@@ -1,9 +1,10 @@
 //! `dapple mask`: masks of private pixels, made from boxes, dilated, counted and shown.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::Cursor;
+use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use clap::Args;
@@ -58,6 +59,9 @@ pub(crate) struct Arguments {
     output: OutputFlags,
 }
 
+/// The most bytes that a detector may say about one picture.
+const MOST_SAID: u64 = 1 << 24;
+
 /// What the masks of a folder are like. All of this is public, as masks are.
 #[derive(Debug, Default, Serialize)]
 struct MaskCounts {
@@ -87,10 +91,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let pictures = Arc::new(ImageFolder::open_as(&arguments.pictures, &class, 0, &limits)?);
     let marked = arguments.from.as_ref().map(|from| MaskedRecords::open(pictures.clone(), from, &limits));
     let marked = marked.transpose()?;
+    let names: Vec<PathBuf> = (0..pictures.len()).map(|record| written_name(&pictures, record)).collect();
+    arguments.refuse_taken_names(&names)?;
     let mut counts = MaskCounts { least_private_share: 1.0, ..MaskCounts::default() };
     counts.tokens = arguments.tokens.map(|side| TokenCounts { side, ..TokenCounts::default() });
-    for record in 0..pictures.len() {
-        let image = pictures.read(record)?;
+    for (record, name) in names.iter().enumerate() {
+        let image = pictures.read(record)?.upright(|| pictures.place(record))?;
         let mask = match (&marked, &arguments.detector) {
             (Some(marked), _) => marked.mask(record, image.size())?,
             (None, Some(detector)) => Some(detected(detector, &pictures.place(record), &image, &limits)?),
@@ -98,12 +104,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         };
         let mask = mask.ok_or_else(|| Failure::request("no masks", "give --from or --detector"))?;
         let mask = counts.take(mask.dilated(arguments.dilate, arguments.dilate), arguments.round_out)?;
-        let name = PathBuf::from(pictures.name(record).unwrap_or_default()).with_extension("png");
         if let Some(out) = &arguments.out {
-            write(&out.join(&name), &grey(&mask)?)?;
+            write(&out.join(name), &grey(&mask)?)?;
         }
         if let Some(overlay) = &arguments.overlay {
-            write(&overlay.join(&name), &tinted(&image, &mask)?)?;
+            write(&overlay.join(name), &tinted(&image, &mask)?)?;
         }
     }
     match arguments.output.json {
@@ -132,6 +137,31 @@ impl Arguments {
         }
         Ok(())
     }
+
+    /// Refuses names at which something lies, which may be a picture, or a mask that somebody drew; and one name for two pictures.
+    fn refuse_taken_names(&self, names: &[PathBuf]) -> Result<(), Failure> {
+        for (flag, folder) in [("--out", &self.out), ("--overlay", &self.overlay)] {
+            let Some(folder) = folder else { continue };
+            let mut own = BTreeSet::new();
+            for name in names {
+                let path = folder.join(name);
+                if !own.insert(name) {
+                    let problem = format!("{flag}: two pictures would be written as {}", path.display());
+                    return Err(Failure::request(
+                        problem,
+                        "give one of them another name: endings do not count",
+                    ));
+                }
+                refuse_taken(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is written of a picture has its name, but for the ending.
+fn written_name(pictures: &ImageFolder, record: usize) -> PathBuf {
+    PathBuf::from(pictures.name(record).unwrap_or_default()).with_extension("png")
 }
 
 impl MaskCounts {
@@ -190,18 +220,41 @@ fn detected(detector: &str, picture: &str, image: &Image, limits: &DataLimits) -
     };
     let mut words = detector.split_whitespace();
     let program = words.next().ok_or_else(|| failed("is no program".to_owned()))?;
-    let run = Command::new(program).args(words).arg(picture).stderr(std::process::Stdio::inherit()).output();
-    let run = run.map_err(|error| failed(format!("cannot be run: {error}")))?;
-    if !run.status.success() {
-        return Err(failed(format!("failed: {}", run.status)));
+    let run =
+        Command::new(program).args(words).arg(picture).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut run = run.map_err(|error| failed(format!("cannot be run: {error}")))?;
+    let mut said = Vec::new();
+    let heard = run.stdout.take().map(|answer| answer.take(MOST_SAID + 1).read_to_end(&mut said)).transpose();
+    if said.len() as u64 > MOST_SAID {
+        // A program without end would wait for somebody to hear the rest.
+        let _ = run.kill();
     }
-    let json = matches!(run.stdout.trim_ascii_start().first(), Some(b'{' | b'['));
+    let ended =
+        heard.and_then(|_| run.wait()).map_err(|error| failed(format!("cannot be heard: {error}")))?;
+    if said.len() as u64 > MOST_SAID {
+        return Err(failed(format!("said more than {MOST_SAID} bytes")));
+    }
+    if !ended.success() {
+        return Err(failed(format!("failed: {ended}")));
+    }
+    let json = matches!(said.trim_ascii_start().first(), Some(b'{' | b'['));
     let name = if json { "its answer.json" } else { "its answer.csv" };
-    decode_image_mask(&run.stdout, Path::new(name), image.size(), limits)
+    decode_image_mask(&said, Path::new(name), image.size(), limits)
         .map_err(|error| failed(format!("said something else: {error}")))
 }
 
+/// Refuses to write where something lies.
+fn refuse_taken(path: &Path) -> Result<(), Failure> {
+    if fs::symlink_metadata(path).is_err() {
+        return Ok(());
+    }
+    let problem = format!("{} is there already, and is not written over", path.display());
+    Err(Failure::request(problem, "give --out and --overlay new folders of their own, or move it away"))
+}
+
 fn write(path: &Path, picture: &[u8]) -> Result<(), Failure> {
+    // Two spellings may lead to one folder.
+    refuse_taken(path)?;
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)
         .map_err(|error| Failure::run(format!("cannot make {}: {error}", folder.display())))?;

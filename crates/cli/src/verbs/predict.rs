@@ -1,11 +1,11 @@
-//! `dapple predict`: what the model of a run says about images.
+//! `dapple predict`: what the model of a run says about images or clips.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dapple_report::{Cell, Column, Table, TextStyle};
-use dapple_train::data::{DataError, Image, LabelMap, formats};
+use dapple_train::data::{DataError, Image, LabelMap, clips, formats};
 use dapple_train::{Answers, ClassDescription, Prediction, Predictor};
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     /// The folder of the run
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Pictures
+    /// Pictures, or clips for a model of clips
     #[arg(value_name = "IMG", required = true)]
     images: Vec<PathBuf>,
     /// Where label maps and overlays go, as NAME.labels.png and NAME.overlay.png
@@ -62,7 +62,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let limits = predictor.plan().data.limits;
     let mut images = Vec::with_capacity(arguments.images.len());
     for path in &arguments.images {
-        let image = formats::read_picture(path, &limits).map_err(|error| match error {
+        let read = match description.frames {
+            Some(frames) => clips::read_clip(path, frames, &limits),
+            None => formats::read_picture(path, &limits),
+        };
+        let image = read.map_err(|error| match error {
             // The hint of the error speaks of the plan's data, which these pictures are not part of.
             DataError::Io { .. } => Failure::request(error.to_string(), "give the names of pictures"),
             other => other.into(),

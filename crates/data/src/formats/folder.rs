@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use dapple_geometry::Size;
 use dapple_plan::number::hexadecimal;
+use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageReader};
 use sha2::{Digest, Sha256};
 
@@ -16,7 +17,7 @@ use crate::dataset::within;
 use crate::{DataError, DataLimits, Dataset, Image, MAX_CLASSES, Target, Values, file};
 
 /// Endings of the files that are read; others are passed over.
-pub(super) const ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "ppm", "pgm", "pbm", "pnm"];
+pub(crate) const ENDINGS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "ppm", "pgm", "pbm", "pnm"];
 /// How deep folders within a class may be nested. Deeper nesting is taken for a loop of links.
 const MAX_DEPTH: usize = 16;
 /// Bytes that a decoder may take for each pixel: four channels of sixteen bits.
@@ -114,7 +115,7 @@ impl ImageFolder {
 }
 
 /// Sorted names of the folders in a folder. Hidden ones are passed over.
-fn class_folders(root: &Path) -> Result<Vec<String>, DataError> {
+pub(crate) fn class_folders(root: &Path) -> Result<Vec<String>, DataError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(root).map_err(DataError::io(root))? {
         let path = entry.map_err(DataError::io(root))?.path();
@@ -233,12 +234,13 @@ pub fn decode(bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<Image, D
     let mut reader =
         ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(DataError::io(path))?;
     reader.limits(decoder_limits(limits));
-    let decoder = reader.into_decoder().map_err(|error| failed(error.to_string()))?;
+    let mut decoder = reader.into_decoder().map_err(|error| failed(error.to_string()))?;
     let (width, height) = decoder.dimensions();
     let size = crate::limits::size(limits, width, height, path)?;
+    let turned = !matches!(decoder.orientation(), Ok(Orientation::NoTransforms));
     let picture = DynamicImage::from_decoder(decoder).map_err(|error| failed(error.to_string()))?.into_rgb8();
-    Image::new(size, 3, Values::Bytes(picture.into_raw()))
-        .ok_or_else(|| failed("it has no pixels".to_owned()))
+    let image = Image::new(size, 3, Values::Bytes(picture.into_raw()));
+    Ok(image.ok_or_else(|| failed("it has no pixels".to_owned()))?.noted_turned(turned))
 }
 
 /// The limits of the plan as the decoder takes them.

@@ -7,12 +7,14 @@ use dapple_geometry::Mask;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader};
 
 use super::folder::decoder_limits;
+use crate::segmentation::id_picture;
 use crate::{DataError, DataLimits, file};
 
 /// The mask of a PNG picture.
 ///
 /// # Guarantee
 /// Whatever is not black is private: no pixel that the picture marks is left out, however faint its colour and whatever its transparency.
+/// Where colours are numbered, a number other than 0 marks a pixel as well, whatever its colour is.
 ///
 /// # Errors
 /// A file that cannot be read, or that is not a PNG picture of a size that is allowed.
@@ -28,7 +30,11 @@ pub fn decode_mask(bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<Mas
     marked_pixels(bytes, path, limits).map_err(|error| in_plan(error, path))
 }
 
-/// The pixels of a PNG picture that are not black.
+/// Where a PNG file says which kind of colours it has, and what it says where they are numbered.
+const COLOUR_KIND: usize = 25;
+const NUMBERED: u8 = 3;
+
+/// The pixels of a PNG picture that are not black, or not of the colour number 0.
 pub(crate) fn marked_pixels(bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<Mask, DataError> {
     let wrong = |problem: String| DataError::malformed(path, super::one_line(&problem));
     let mut reader = ImageReader::with_format(Cursor::new(bytes), ImageFormat::Png);
@@ -37,7 +43,7 @@ pub(crate) fn marked_pixels(bytes: &[u8], path: &Path, limits: &DataLimits) -> R
     let (width, height) = decoder.dimensions();
     let size = crate::limits::size(limits, width, height, path)?;
     let picture = DynamicImage::from_decoder(decoder).map_err(|error| wrong(error.to_string()))?;
-    let bytes = match picture {
+    let mut marks = match picture {
         DynamicImage::ImageLuma8(grey) => grey.into_raw(),
         DynamicImage::ImageLumaA8(grey) => marked(grey.as_raw(), 2, 1),
         DynamicImage::ImageRgb8(colours) => marked(colours.as_raw(), 3, 3),
@@ -48,7 +54,11 @@ pub(crate) fn marked_pixels(bytes: &[u8], path: &Path, limits: &DataLimits) -> R
         DynamicImage::ImageRgba16(colours) => marked(colours.as_raw(), 4, 3),
         _ => return Err(wrong("neither grey nor colours of 8 or 16 bits".to_owned())),
     };
-    Mask::from_bytes(size, bytes).map_err(|error| wrong(error.to_string()))
+    if bytes.get(COLOUR_KIND) == Some(&NUMBERED) {
+        let (_, numbers) = id_picture::decode(bytes, path, limits)?;
+        marks.iter_mut().zip(numbers).for_each(|(mark, number)| *mark |= number);
+    }
+    Mask::from_bytes(size, marks).map_err(|error| wrong(error.to_string()))
 }
 
 /// Marks the pixels of which one of the first `colours` values out of `channels` is not zero. Brightness would not do: it rounds faint
@@ -82,6 +92,24 @@ mod tests {
         picture.write_to(&mut bytes, ImageFormat::Png).unwrap();
         let mask = decode_mask(&bytes.into_inner(), Path::new("mask.png"), &DataLimits::default()).unwrap();
         mask.bytes().iter().map(|&byte| u8::from(byte != 0)).collect()
+    }
+
+    /// A file may give the numbers of its colours and a palette in which all of them are black.
+    #[test]
+    fn numbers_of_black_colours_are_private() {
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, 4, 1);
+        encoder.set_color(png::ColorType::Indexed);
+        encoder.set_depth(png::BitDepth::Eight);
+        encoder.set_palette(vec![0; 3 * 3]);
+        let mut writer = encoder.write_header().unwrap();
+        writer.write_image_data(&[0, 1, 0, 2]).unwrap();
+        writer.finish().unwrap();
+        let mask = decode_mask(&bytes, Path::new("mask.png"), &DataLimits::default()).unwrap();
+        assert_eq!(
+            mask.bytes().iter().map(|&byte| byte != 0).collect::<Vec<_>>(),
+            [false, true, false, true]
+        );
     }
 
     #[test]

@@ -10,14 +10,14 @@ mod npy;
 mod packed;
 
 pub use cifar::cifar;
+pub(crate) use folder::{ENDINGS as PICTURE_ENDINGS, class_folders, one_line, pictures_below, same_twice};
 pub use folder::{ImageFolder, decode, read_picture};
-pub(crate) use folder::{one_line, pictures_below, same_twice};
 pub use idx::idx;
 pub(crate) use idx::{idx_in_memory, named};
 pub(crate) use mask::marked_pixels;
 pub use mask::{decode_mask, read_mask};
 pub use npy::Npy;
-pub(crate) use npy::array_mask;
+pub(crate) use npy::{ArrayClip, array_mask, array_masks};
 pub use packed::PackedImages;
 
 use std::path::Path;

@@ -13,11 +13,13 @@ use super::checked_classes;
 use crate::dataset::within;
 use crate::{DataError, DataLimits, Dataset, Image, Target, Values, file};
 
+mod clip;
 mod header;
 mod mask;
 
+pub(crate) use clip::ArrayClip;
 use header::{Element, Header};
-pub(crate) use mask::array_mask;
+pub(crate) use mask::{array_mask, array_masks};
 
 /// The most channels of an image. A larger last dimension means that the channels come first in the file.
 const MAX_CHANNELS: u64 = 16;

@@ -72,18 +72,36 @@ const SIZES: [[&str; 4]; 2] = [["x", "y", "width", "height"], ["x", "y", "w", "h
 /// The boxes of a table, one a line, whose first line names its columns. Other columns are passed over. No boxes are a table, too.
 ///
 /// # Errors
-/// No columns of boxes, a line with more or fewer cells than the first, in which no cell is sure to be that of its column, or a value that
-/// is no number.
+/// No columns of boxes or several of one name, a line with more or fewer cells than the first, in which no cell is sure to be that of its
+/// column, or a value that is no number.
 pub(super) fn of_csv(text: &str) -> Result<Vec<PixelBox>, String> {
+    let (boxes, _) = rows(text, false)?;
+    Ok(boxes)
+}
+
+/// The same, with the frame of each box if the table has a column `frame`.
+///
+/// # Errors
+/// As [`of_csv`]; a frame that is no whole number.
+pub(super) fn of_csv_frames(text: &str) -> Result<(Vec<PixelBox>, Option<Vec<usize>>), String> {
+    rows(text, true)
+}
+
+fn rows(text: &str, framed: bool) -> Result<(Vec<PixelBox>, Option<Vec<usize>>), String> {
     let cells = |line: &'_ str| -> Vec<String> {
         line.split(',').map(|cell| cell.trim().trim_matches('"').to_ascii_lowercase()).collect()
     };
-    let mut lines = text.trim_start_matches('\u{feff}').lines().filter(|line| !line.trim().is_empty());
+    // A line may end in a carriage return alone. Taken for one line, such a table would have no boxes.
+    let mut lines =
+        text.trim_start_matches('\u{feff}').split(['\n', '\r']).filter(|line| !line.trim().is_empty());
     let header = cells(lines.next().unwrap_or_default());
     let find = |names: &[&str; 4]| {
         let places = names.map(|name| header.iter().position(|column| column == name));
         places.iter().all(Option::is_some).then(|| places.map(Option::unwrap_or_default))
     };
+    if CORNERS.iter().chain(&SIZES).filter_map(find).count() > 1 {
+        return Err("columns of boxes in several forms, of which one alone would count".to_owned());
+    }
     let (columns, corners) = match (CORNERS.iter().find_map(find), SIZES.iter().find_map(find)) {
         (Some(columns), _) => (columns, true),
         (None, Some(columns)) => (columns, false),
@@ -93,6 +111,11 @@ pub(super) fn of_csv(text: &str) -> Result<Vec<PixelBox>, String> {
             );
         }
     };
+    let frame = header.iter().position(|column| framed && column == "frame");
+    let again = |place: &usize| header.iter().filter(|column| **column == header[*place]).count() > 1;
+    if let Some(place) = columns.into_iter().chain(frame).find(again) {
+        return Err(format!("several columns {:?}, of which one alone would count", header[place]));
+    }
     let one = |(number, line): (usize, &str)| {
         let cells = cells(line);
         if cells.len() != header.len() {
@@ -105,7 +128,12 @@ pub(super) fn of_csv(text: &str) -> Result<Vec<PixelBox>, String> {
             *value = cell.parse().map_err(|_| format!("box {}: {cell:?} is no number", number + 1))?;
         }
         let made = if corners { PixelBox::between(values) } else { PixelBox::from_corner(values) };
-        made.map_err(|problem| format!("box {}: {problem}", number + 1))
+        let made = made.map_err(|problem| format!("box {}: {problem}", number + 1))?;
+        let no_frame = |cell: &String| format!("box {}: {cell:?} is no number of a frame", number + 1);
+        let of_frame = frame.map(|column| cells[column].parse().map_err(|_| no_frame(&cells[column])));
+        Ok((made, of_frame.transpose()?.unwrap_or(0)))
     };
-    lines.enumerate().map(one).collect()
+    let rows = lines.enumerate().map(one).collect::<Result<Vec<(PixelBox, usize)>, String>>()?;
+    let (boxes, frames) = rows.into_iter().unzip();
+    Ok((boxes, frame.map(|_| frames)))
 }

@@ -5,22 +5,36 @@ use serde_json::{Map, Value};
 
 use super::boxes::{self, PixelBox};
 use super::runs;
+use super::unique::UniqueKeys;
 
 /// Keys under which tools list objects.
-const LISTS: [&str; 5] = ["annotations", "predictions", "detections", "objects", "results"];
+pub(super) const LISTS: [&str; 5] = ["annotations", "predictions", "detections", "objects", "results"];
 
 /// Keys by which an object says where it is.
 const MARKS: [&str; 5] = ["counts", "segmentation", "boxes", "bbox", "box"];
+
+/// Whether an object says where it is.
+pub(super) fn marks(object: &Map<String, Value>) -> bool {
+    MARKS.iter().any(|key| object.contains_key(*key))
+}
 
 /// The private pixels of an image: all that lie in a box or a run of any object in the file, in whichever lists the objects are. A list
 /// without objects leaves everything public.
 ///
 /// # Errors
-/// Text that is no JSON, an object without a box and without runs, and what is wrong with either.
+/// Text that is no JSON or says something twice, an object without a box and without runs, and what is wrong with either.
 pub(super) fn mask(bytes: &[u8], size: Size) -> Result<Mask, String> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let UniqueKeys(value) = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    mask_of(&value, size)
+}
+
+/// The same of text that was parsed.
+///
+/// # Errors
+/// As [`mask`], but for the text.
+pub(super) fn mask_of(value: &Value, size: Size) -> Result<Mask, String> {
     let mut found = Objects { boxes: Vec::new(), masks: Vec::new() };
-    found.collect(&value, size)?;
+    found.collect(value, size)?;
     let mut marked = boxes::mask(&found.boxes, size)?.bytes().to_vec();
     for mask in &found.masks {
         marked.iter_mut().zip(mask.bytes()).for_each(|(pixel, other)| *pixel |= other);
@@ -35,33 +49,40 @@ struct Objects {
 }
 
 impl Objects {
+    /// Takes a list of objects, or an object that stands for itself, for the lists in it, or for both.
     fn collect(&mut self, value: &Value, size: Size) -> Result<(), String> {
         match value {
             Value::Array(objects) => objects.iter().try_for_each(|object| match object {
-                Value::Object(object) => self.object(object, size),
+                Value::Object(object) => self.object_and_lists(object, size),
                 other => Err(format!("{} where an object with a box or runs is expected", kind(other))),
             }),
-            Value::Object(object) => {
-                let lists = LISTS.iter().filter_map(|key| object.get(*key)).filter(|list| list.is_array());
-                let marks = MARKS.iter().any(|key| object.contains_key(*key));
-                if marks || lists.clone().next().is_none() {
-                    self.object(object, size)?;
-                }
-                lists.into_iter().try_for_each(|list| self.collect(list, size))
-            }
+            Value::Object(object) => self.object_and_lists(object, size),
             other => Err(format!("{} where a list of objects is expected", kind(other))),
         }
     }
 
+    /// Takes what an object says, and the lists in it, which may hold its parts.
+    fn object_and_lists(&mut self, object: &Map<String, Value>, size: Size) -> Result<(), String> {
+        let lists = LISTS.iter().filter_map(|key| object.get(*key)).filter(|list| !list.is_null());
+        if marks(object) || lists.clone().next().is_none() {
+            self.object(object, size)?;
+        }
+        lists.into_iter().try_for_each(|list| self.collect(list, size))
+    }
+
     /// Takes what one object says. One with runs is where its runs are, and a box beside them says nothing more; else it is in all its boxes.
     fn object(&mut self, object: &Map<String, Value>, size: Size) -> Result<(), String> {
-        if let Some(counts) = object.get("counts") {
-            self.masks.push(runs::mask(object.get("size"), counts, size)?);
-            return Ok(());
-        }
-        if let Some(Value::Object(runs)) = object.get("segmentation") {
-            let counts = runs.get("counts").ok_or("a segmentation without counts")?;
-            self.masks.push(runs::mask(runs.get("size"), counts, size)?);
+        let own = object.get("counts").map(|counts| (object.get("size"), counts));
+        let segmented = match object.get("segmentation") {
+            Some(Value::Object(runs)) => {
+                Some((runs.get("size"), runs.get("counts").ok_or("a segmentation without counts")?))
+            }
+            _ => None,
+        };
+        if own.is_some() || segmented.is_some() {
+            for (sides, counts) in own.into_iter().chain(segmented) {
+                self.masks.push(runs::mask(sides, counts, size)?);
+            }
             return Ok(());
         }
         let mut boxes = Vec::new();

@@ -4,14 +4,17 @@
 //! an object has runs, these are what it covers, and not the box around them.
 
 mod boxes;
+mod clips;
 mod json;
 mod records;
 mod runs;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod unique;
 
 pub use boxes::PixelBox;
+pub(crate) use clips::{ClipFrames, clip_masks};
 pub use records::MaskedRecords;
 pub use tokens::PatchedMask;
 
@@ -48,22 +51,28 @@ pub fn decode_image_mask(
     size: Size,
     limits: &DataLimits,
 ) -> Result<Mask, DataError> {
+    let mask = read_bytes(bytes, path, size, limits)?;
+    match mask.size() == size {
+        true => Ok(mask),
+        false => Err(DataError::MaskSize { path: path.to_owned(), found: mask.size(), expected: size }),
+    }
+}
+
+/// The mask that bytes say, which may still be of another size than the image.
+fn read_bytes(bytes: &[u8], path: &Path, size: Size, limits: &DataLimits) -> Result<Mask, DataError> {
     crate::limits::size(limits, size.width(), size.height(), path)?;
     let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default().to_ascii_lowercase();
     let wrong = |problem: String| DataError::ImageMask {
         path: path.to_owned(),
         problem: crate::formats::one_line(&problem),
     };
-    let mask = match ending.as_str() {
-        "png" => marked_pixels(bytes, path, limits)?,
-        "npy" => array_mask(bytes, path, limits)?,
-        "json" => json::mask(bytes, size).map_err(wrong)?,
-        "csv" => boxes::mask(&boxes::of_csv(&String::from_utf8_lossy(bytes)).map_err(wrong)?, size)
-            .map_err(wrong)?,
-        _ => return Err(wrong(format!("its name does not end in .{}", ENDINGS.join(", .")))),
-    };
-    match mask.size() == size {
-        true => Ok(mask),
-        false => Err(DataError::MaskSize { path: path.to_owned(), found: mask.size(), expected: size }),
+    match ending.as_str() {
+        "png" => marked_pixels(bytes, path, limits),
+        "npy" => array_mask(bytes, path, limits),
+        "json" => json::mask(bytes, size).map_err(wrong),
+        "csv" => boxes::of_csv(&String::from_utf8_lossy(bytes))
+            .and_then(|boxes| boxes::mask(&boxes, size))
+            .map_err(wrong),
+        _ => Err(wrong(format!("its name does not end in .{}", ENDINGS.join(", .")))),
     }
 }

@@ -26,7 +26,8 @@ impl MaskedRecords {
     /// Finds the mask of every record in a folder. They are read when they are needed.
     ///
     /// # Errors
-    /// Records that have no names, a record without a mask or with several, two records that would share one.
+    /// Records that have no names, a record without a mask or with several, two records that would share one, and a picture that would be
+    /// its own mask.
     pub fn open(whole: Arc<dyn Dataset>, folder: &Path, limits: &DataLimits) -> Result<Self, DataError> {
         let mut taken: BTreeMap<PathBuf, usize> = BTreeMap::new();
         let find = |record: usize| {
@@ -43,6 +44,10 @@ impl MaskedRecords {
             let path = found.next().ok_or_else(|| several("no mask"))?;
             if found.next().is_some() {
                 return Err(several("more than one mask"));
+            }
+            // What is private must not follow from private pixels.
+            if path.display().to_string() == whole.place(record) {
+                return Err(DataError::ImageMask { path, problem: "it is the picture itself".to_owned() });
             }
             if let Some(other) = taken.insert(path.clone(), record) {
                 let problem =
@@ -69,6 +74,10 @@ impl Dataset for MaskedRecords {
         self.whole.channels()
     }
 
+    fn frames(&self) -> Option<usize> {
+        self.whole.frames()
+    }
+
     fn image_size(&self) -> Option<Size> {
         self.whole.image_size()
     }
@@ -82,7 +91,7 @@ impl Dataset for MaskedRecords {
     }
 
     fn read(&self, record: usize) -> Result<Image, DataError> {
-        self.whole.read(record)
+        self.whole.read(record)?.upright(|| self.place(record))
     }
 
     fn mask(&self, record: usize, size: Size) -> Result<Option<Mask>, DataError> {

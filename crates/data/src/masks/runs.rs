@@ -3,6 +3,9 @@
 use dapple_geometry::{Mask, Size};
 use serde_json::Value;
 
+/// How many characters of a text that is refused are shown, so that a message has room for the reason.
+const SHOWN: usize = 40;
+
 /// The mask of `{"size": [height, width], "counts": ..}`, in which the counts are a list of numbers or COCO's text of them.
 ///
 /// # Errors
@@ -43,7 +46,7 @@ pub(super) fn mask(size: Option<&Value>, counts: &Value, expected: Size) -> Resu
 /// The run lengths of COCO's text: groups of five bits from the lowest up, each a character from `0` on with a bit that says whether
 /// another follows; from the third run on, what is written is the difference to the run before the last.
 fn compressed(text: &str) -> Result<Vec<u64>, String> {
-    let cut = || format!("{text:?} are no run lengths");
+    let cut = || format!("{:?} are no run lengths", text.chars().take(SHOWN).collect::<String>());
     let mut runs: Vec<i64> = Vec::new();
     let mut bytes = text.bytes();
     while let Some(first) = bytes.next() {
@@ -62,7 +65,7 @@ fn compressed(text: &str) -> Result<Vec<u64>, String> {
             byte = bytes.next().filter(|_| shift < 50).ok_or_else(cut)?;
         }
         if let Some(before) = runs.len().checked_sub(2).filter(|_| runs.len() > 2) {
-            value += runs[before];
+            value = value.checked_add(runs[before]).ok_or_else(cut)?;
         }
         runs.push(value);
     }

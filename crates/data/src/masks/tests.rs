@@ -118,10 +118,48 @@ fn no_list_and_no_box_is_passed_over() {
         r#"{"detections": [{"bbox": [0, 0, 3, 0]}], "boxes": [[2, 1, 3, 1]]}"#,
         r#"[{"bbox": [0, 0, 3, 0], "box": {"xmin": 2, "ymin": 1, "xmax": 3, "ymax": 1}}]"#,
         r#"{"boxes": [[0, 0, 3, 0], [2, 1, 3, 1]], "objects": []}"#,
+        r#"[{"bbox": [0, 0, 3, 0], "objects": [{"bbox": [2, 1, 1, 0]}]}]"#,
+        r#"{"predictions": {"boxes": [[0, 0, 3, 0]]}, "objects": [{"predictions": [{"bbox": [2, 1, 1, 0]}]}]}"#,
+        r#"{"size": [2, 4], "counts": [0, 1, 1, 1, 1, 1, 1, 1, 1], "segmentation": {"size": [2, 4], "counts": [4, 4]}}"#,
     ] {
         assert_eq!(read("a.json", text.as_bytes(), (4, 2)).unwrap(), ["####", "..##"], "{text}");
     }
     assert_eq!(read("a.json", br#"{"annotations": [], "boxes": []}"#, (4, 2)).unwrap(), ["....", "...."]);
+}
+
+/// A table whose lines end as on old Macs has its boxes, too, and no column of a name is passed over for another one.
+#[test]
+fn no_line_and_no_column_of_a_table_is_passed_over() {
+    for text in ["xmin,ymin,xmax,ymax,score\r0,0,3,0,0.9\r2,1,3,1,0.1\r", "x,y,w,h,\r\n0,0,3,0,\r2,1,1,0,\n"]
+    {
+        assert_eq!(read("a.csv", text.as_bytes(), (4, 2)).unwrap(), ["####", "..##"], "{text:?}");
+    }
+    let twice = read("a.csv", b"x1,y1,x2,y2,x1,y1,x2,y2\n0,0,1,1,2,1,3,1\n", (4, 2)).unwrap_err();
+    assert!(twice.contains("several columns \"x1\""), "{twice}");
+    let forms = b"x1,y1,x2,y2,xmin,ymin,xmax,ymax\n0,0,1,1,2,1,3,1\n";
+    let forms = read("a.csv", forms, (4, 2)).unwrap_err();
+    assert!(forms.contains("in several forms"), "{forms}");
+}
+
+/// What the first of two values of a key marks is not passed over.
+#[test]
+fn json_says_nothing_twice() {
+    for text in [
+        r#"{"boxes": [[2, 1, 3, 1]], "boxes": []}"#,
+        r#"{"annotations": [{"bbox": [0, 0, 3, 0], "bbox": [2, 1, 1, 0]}]}"#,
+        r#"{"size": [2, 4], "counts": [0, 8], "counts": [8]}"#,
+    ] {
+        let error = read("a.json", text.as_bytes(), (4, 2)).unwrap_err();
+        assert!(error.contains("is given twice"), "{error}");
+    }
+}
+
+/// Differences that add up to more than 64 bits hold are no run lengths.
+#[test]
+fn runs_without_end_are_refused() {
+    let largest = "o".repeat(9) + "?";
+    let text = format!(r#"{{"size": [2, 4], "counts": "{}"}}"#, largest.repeat(40_000));
+    assert!(read("a.json", text.as_bytes(), (4, 2)).unwrap_err().contains("are no run lengths"));
 }
 
 proptest! {
@@ -177,6 +215,9 @@ fn every_record_has_one_mask_of_its_name() {
         let whole = Arc::new(ImageFolder::open(&at("train"), &limits).unwrap());
         MaskedRecords::open(whole, &at("masks"), &limits)
     };
+    let whole = Arc::new(ImageFolder::open(&at("train"), &DataLimits::default()).unwrap());
+    let own = MaskedRecords::open(whole, &at("train"), &DataLimits::default()).err().unwrap();
+    assert!(own.to_string().contains("a.b.png: not a mask: it is the picture itself"), "{own}");
     let refused = |words: &str| {
         let error = open().err().unwrap();
         assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
@@ -196,6 +237,40 @@ fn every_record_has_one_mask_of_its_name() {
     std::fs::remove_file(at("masks/dog/c.png")).unwrap();
     std::fs::write(at("train/cat/a.b.pgm"), "P5\n1 1\n255\n\0").unwrap();
     refused("it would be that of both");
+}
+
+/// A picture whose camera was held sideways has two sides that may be up, and a mask may be of either.
+#[test]
+fn a_picture_that_is_to_be_turned_has_no_mask() {
+    use image::{ImageEncoder, codecs::png::PngEncoder};
+    // A directory of one entry: the orientation (0x112), one short number.
+    let exif = |orientation: u8| {
+        let entry = [0x12, 1, 3, 0, 1, 0, 0, 0, orientation, 0, 0, 0];
+        [b"II*\0".as_slice(), &[8, 0, 0, 0, 1, 0], &entry, &[0; 4]].concat()
+    };
+    for (orientation, stands) in [(1, true), (3, false), (6, false), (2, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("train/cat")).unwrap();
+        std::fs::create_dir_all(at("masks/cat")).unwrap();
+        let mut encoder = PngEncoder::new(std::fs::File::create(at("train/cat/a.png")).unwrap());
+        encoder.set_exif_metadata(exif(orientation)).unwrap();
+        encoder.write_image(&[9; 4], 2, 2, image::ExtendedColorType::L8).unwrap();
+        std::fs::write(at("masks/cat/a.json"), r#"{"boxes": [[0, 0, 0, 3]]}"#).unwrap();
+        let limits = DataLimits::default();
+        let whole = Arc::new(ImageFolder::open(&at("train"), &limits).unwrap());
+        // Without a mask, a picture is what it is stored as.
+        assert!(whole.read(0).is_ok());
+        match MaskedRecords::open(whole, &at("masks"), &limits).unwrap().read(0) {
+            Ok(_) => assert!(stands, "{orientation}"),
+            Err(error) => {
+                assert!(
+                    !stands && error.to_string().contains("to be turned") && error.hint().is_some(),
+                    "{error}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

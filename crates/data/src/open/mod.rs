@@ -9,6 +9,7 @@ use std::sync::Arc;
 use dapple_plan::spec::DataFormat;
 use dapple_plan::{DataPlan, HeldOut, ProgramScenes, RecordFiles, RecordOrigin, StoredFormat};
 
+use crate::clips::Clips;
 use crate::formats::ImageFolder;
 use crate::masks::MaskedRecords;
 use crate::split::{split, stratified_split};
@@ -45,6 +46,10 @@ pub fn open(plan: &DataPlan, base: &Path) -> Result<Opened, DataError> {
             let (train, test) = crate::street::street_scenes()?;
             (both(train, Some(test)), DataFormat::StreetScenes.name())
         }
+        RecordOrigin::Program(ProgramScenes::MovingShapes { frames, private }) => {
+            let (train, test) = crate::moving::moving_shapes(*frames as usize, *private)?;
+            (both(train, Some(test)), DataFormat::MovingShapes.name())
+        }
         RecordOrigin::Stored { format, train, held_out } => {
             (stored(plan, base, (format, train, held_out))?, train.path.as_str())
         }
@@ -56,11 +61,12 @@ pub fn open(plan: &DataPlan, base: &Path) -> Result<Opened, DataError> {
         return Err(DataError::Classes { path, expected, found: opened.train.classes() });
     }
     let opened = match &plan.masks {
-        Some(masks) => {
+        // Clips find their masks by themselves.
+        Some(masks) if opened.train.frames().is_none() => {
             let train = MaskedRecords::open(opened.train, &base.join(masks), &plan.limits)?;
             Opened { train: Arc::new(train), ..opened }
         }
-        None => opened,
+        _ => opened,
     };
     let pool = plan.pool.as_ref().map(|pool| Pool::open(pool, base, &*opened.train, &plan.limits));
     let pool = pool.transpose()?.map(|pool| Arc::new(pool) as Arc<dyn Dataset>);
@@ -124,6 +130,16 @@ fn stored(
                 ImageFolder::open_list_like(&test.path, &test_list, like, limits)
             });
             Ok(both(train, test.transpose()?))
+        }
+        StoredFormat::Clips { frames } => {
+            let clips = |root: &Path, like| Clips::open(root, like, *frames as usize, limits);
+            let train = clips(&train.path, None)?;
+            let test = test.map(|test| clips(&test.path, train.class_names())).transpose()?;
+            let train = match &plan.masks {
+                Some(masks) => train.with_masks(&base.join(masks))?,
+                None => train,
+            };
+            Ok(both(train, test))
         }
         StoredFormat::Idx => of_files(ClassFiles::Idx),
         StoredFormat::Cifar => of_files(ClassFiles::Cifar),

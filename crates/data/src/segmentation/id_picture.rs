@@ -18,7 +18,7 @@ const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 ///
 /// # Errors
 /// Bytes that are not a PNG picture, or a damaged one; colours or 16 bits where numbers are expected; a picture that is too large.
-pub(super) fn decode(bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<(Size, Vec<u8>), DataError> {
+pub(crate) fn decode(bytes: &[u8], path: &Path, limits: &DataLimits) -> Result<(Size, Vec<u8>), DataError> {
     // Other kinds of pictures lose or blend numbers when they are compressed.
     if !bytes.is_empty() && !SIGNATURE.starts_with(&bytes[..bytes.len().min(SIGNATURE.len())]) {
         return Err(DataError::LabelFormat { path: path.to_owned(), found: "a file that is no PNG picture" });

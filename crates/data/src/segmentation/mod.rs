@@ -3,7 +3,7 @@
 mod a2d2;
 mod cityscapes;
 mod class_map;
-mod id_picture;
+pub(crate) mod id_picture;
 mod pairs;
 
 pub use a2d2::{A2D2_TEST_SESSIONS, A2D2_TRAIN_SESSIONS, A2D2_VALIDATION_SESSIONS, a2d2};

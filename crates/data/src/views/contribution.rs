@@ -13,12 +13,12 @@ pub(crate) struct ContributionLabels {
 }
 
 impl Views {
-    /// Whether a record is always shown in the same way, in every step and in evaluation.
+    /// Whether a record, or the part of it that is shown, is always shown in the same way.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
         let alone = self.views == 1 && self.synthetic.is_none() && self.mixtures == 0;
         let changed = self.flip || self.pixel_noise.is_some() || !self.augment.is_empty();
-        alone && self.part.is_none() && self.crop.is_none() && !changed
+        alone && self.crop.is_none() && !changed
     }
 
     /// Views of a record, synthetic images and mixtures among them.

@@ -2,8 +2,11 @@
 
 mod augment;
 mod buffer;
+#[cfg(test)]
+mod clip_tests;
 mod contribution;
 mod crop;
+mod fixed_part;
 #[cfg(test)]
 mod label_tests;
 mod labels;
@@ -37,6 +40,7 @@ use sizes::{follow, natural_size, size_of};
 use source::ViewSource;
 use synthetic::Synthetic;
 
+pub use fixed_part::FixedParts;
 pub use part::RecordPart;
 pub use whole::Whole;
 
@@ -92,7 +96,7 @@ impl Views {
             let problem = "noise hides pixels, but not their labels".to_owned();
             return Err(DataError::setting("pipeline.pixel_noise", problem));
         }
-        Self::of_channels(spatial, plan, dataset.channels(), image)
+        Self::of_clips(spatial, plan, (dataset.channels(), dataset.frames()), image)
     }
 
     /// The views of a plan on images with that many values per pixel, without a data set at hand. `image` is the size that all images
@@ -105,6 +109,19 @@ impl Views {
         spatial: &Spatial,
         plan: &ViewPlan,
         channels: usize,
+        image: Option<Size>,
+    ) -> Result<Self, DataError> {
+        Self::of_clips(spatial, plan, (channels, None), image)
+    }
+
+    /// The same for clips of that many frames, if there is a number of them. All frames of a clip are shown at one place.
+    ///
+    /// # Errors
+    /// As [`Views::of_channels`].
+    pub fn of_clips(
+        spatial: &Spatial,
+        plan: &ViewPlan,
+        (channels, frames): (usize, Option<usize>),
         image: Option<Size>,
     ) -> Result<Self, DataError> {
         let (before, crop, after) = match spatial.pipeline() {
@@ -128,14 +145,17 @@ impl Views {
             DataError::missing("data.size", why)
         })?;
         let views = spatial.views() as usize;
-        let values = output.pixels().checked_mul(channels as u64 * views as u64);
-        if channels == 0 || values.is_none_or(|values| values > MAX_PIXELS) {
-            let problem = format!("{views} views of {output} with {channels} channels");
+        let planes = channels.saturating_mul(frames.unwrap_or(1));
+        let values =
+            (planes as u64).checked_mul(views as u64).and_then(|each| output.pixels().checked_mul(each));
+        if planes == 0 || values.is_none_or(|values| values > MAX_PIXELS) {
+            let problem = format!("{views} views of {output} with {planes} values a pixel");
             return Err(DataError::setting("pipeline.views", problem));
         }
-        let normalise = Normalise::new(channels, plan.mean.as_deref(), plan.std.as_deref())?;
+        let normalise =
+            Normalise::new(channels, plan.mean.as_deref(), plan.std.as_deref())?.of_frames(frames);
         let pixel_noise = match spatial.pixel_noise() {
-            Some(noise) => Some(augment::counted(noise, channels, (natural, output))?),
+            Some(noise) => Some(augment::counted(noise, planes, (natural, output))?),
             None => None,
         };
         let flip = plan.flip;
@@ -180,16 +200,23 @@ impl Views {
         }
     }
 
-    /// What the model sees of one view: `[channels, height, width]`.
+    /// What the model sees of one view: `[channels, height, width]`, or `[channels, frames, height, width]` of a clip.
     #[must_use]
-    pub fn shape(&self) -> [usize; 3] {
-        [self.normalise.channels(), self.output.height() as usize, self.output.width() as usize]
+    pub fn shape(&self) -> Vec<usize> {
+        let sides = [self.output.height() as usize, self.output.width() as usize];
+        [self.normalise.channels()].into_iter().chain(self.normalise.frames()).chain(sides).collect()
+    }
+
+    /// Width and height of one view.
+    #[must_use]
+    pub fn view_size(&self) -> Size {
+        self.output
     }
 
     /// Values of one view.
     #[must_use]
     pub fn view_length(&self) -> usize {
-        self.shape().iter().product()
+        self.normalise.planes() * self.positions()
     }
 
     /// Labels of one view of an image with a label map: `[height, width]`.
@@ -296,6 +323,10 @@ impl Views {
         if found != expected {
             return Err(DataError::Channels { place: "an image".to_owned(), found, expected });
         }
+        let (found, expected) = (image.frames(), self.normalise.frames());
+        if found != expected {
+            return Err(DataError::Frames { place: "an image".to_owned(), found, expected });
+        }
         Ok(())
     }
 
@@ -328,7 +359,7 @@ impl Views {
             };
             let planes = self.planes(&source, &mapping, CropPlace::whole(size));
             let values =
-                resample::apply(planes, size, self.normalise.channels(), along_x.as_ref(), along_y.as_ref());
+                resample::apply(planes, size, self.normalise.planes(), along_x.as_ref(), along_y.as_ref());
             source = ViewSource::Planes { size: to, values };
             mapping = Mapping::identity(to);
         }
@@ -336,7 +367,7 @@ impl Views {
     }
 
     fn planes(&self, source: &ViewSource<'_>, mapping: &Mapping, place: CropPlace) -> Buffer {
-        let mut planes = Buffer::zeros(self.normalise.channels() * place.size.pixels() as usize);
+        let mut planes = Buffer::zeros(self.normalise.planes() * place.size.pixels() as usize);
         source.read(mapping, place, &self.normalise, &mut planes);
         planes
     }

@@ -6,6 +6,8 @@ use crate::DataError;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Normalise {
     channels: Vec<Channel>,
+    /// The number of frames of each channel, if records are clips.
+    frames: Option<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -41,20 +43,38 @@ impl Normalise {
             inverse: (1.0 / std) as f32,
             table: std::array::from_fn(|byte| ((byte as f64 / 255.0 - mean) / std) as f32),
         };
-        Ok(Self { channels: mean.iter().zip(&std).map(channel).collect() })
+        Ok(Self { channels: mean.iter().zip(&std).map(channel).collect(), frames: None })
+    }
+
+    /// The same constants for each frame of clips.
+    pub(super) fn of_frames(self, frames: Option<usize>) -> Self {
+        Self { frames, ..self }
     }
 
     pub(super) fn channels(&self) -> usize {
         self.channels.len()
     }
 
-    pub(super) fn table(&self, channel: usize) -> &[f32; 256] {
-        &self.channels[channel].table
+    pub(super) fn frames(&self) -> Option<usize> {
+        self.frames
+    }
+
+    /// Planes of a view: one for each frame of each channel.
+    pub(super) fn planes(&self) -> usize {
+        self.channels.len() * self.frames.unwrap_or(1)
+    }
+
+    fn of_plane(&self, plane: usize) -> &Channel {
+        &self.channels[plane / self.frames.unwrap_or(1)]
+    }
+
+    pub(super) fn table(&self, plane: usize) -> &[f32; 256] {
+        &self.of_plane(plane).table
     }
 
     /// The normalised value of a pixel that is not a byte.
-    pub(super) fn value(&self, channel: usize, value: f32) -> f32 {
-        let Channel { mean, inverse, .. } = &self.channels[channel];
+    pub(super) fn value(&self, plane: usize, value: f32) -> f32 {
+        let Channel { mean, inverse, .. } = self.of_plane(plane);
         (value - mean) * inverse
     }
 
@@ -63,7 +83,7 @@ impl Normalise {
         self.channels[channel].mean
     }
 
-    /// Normalises planes of values from 0 to 1, `[channels, height, width]`.
+    /// Normalises planes of values from 0 to 1, `[channels, height, width]` or `[channels, frames, height, width]`.
     pub(super) fn apply(&self, planes: &mut [f32]) {
         self.each(planes, |Channel { mean, inverse, .. }, value| (value - mean) * inverse);
     }
@@ -81,7 +101,7 @@ impl Normalise {
     }
 
     /// The normalised value of black: what zero padding shows.
-    pub(super) fn blank(&self, channel: usize) -> f32 {
-        self.table(channel)[0]
+    pub(super) fn blank(&self, plane: usize) -> f32 {
+        self.table(plane)[0]
     }
 }

@@ -1,7 +1,7 @@
 //! Views of the private part of an image alone, or of its public part alone.
 
 use chacha20::rand_core::Rng;
-use dapple_geometry::{Filter, Mask, Operation, PixelReach, TokenGrid, influence};
+use dapple_geometry::{Filter, GeometryError, Mask, Operation, PixelReach, Size, TokenGrid, influence};
 
 use super::{ShownView, Views};
 use crate::{DataError, Dataset, IGNORED};
@@ -81,7 +81,8 @@ impl Views {
     /// `output` is `[views, input_length]`.
     ///
     /// # Guarantee
-    /// That of [`Views::of_part`]. Which pixels are private is known to both parts, and so is the class.
+    /// That of [`Views::of_part`]. Which pixels are private is known to both parts, and so is the class. Each frame of a clip is blanked by
+    /// its own mask.
     pub(super) fn draw_part(
         &self,
         shown: ShownPart,
@@ -94,33 +95,44 @@ impl Views {
         let image = dataset.read(record)?;
         let at = |error: DataError| error.at(|| dataset.place(record));
         self.check_size(&image).map_err(at)?;
-        let mask = dataset.mask(record, image.size())?.ok_or_else(|| {
+        let masks = dataset.frame_masks(record, image.size())?.ok_or_else(|| {
             DataError::missing("data.masks", "the folder of masks that say which pixels are private")
         })?;
-        let other = match shown.part {
-            RecordPart::Private => mask.complement(),
-            RecordPart::Public => mask.clone(),
+        let other: Vec<Mask> = match shown.part {
+            RecordPart::Private => masks.iter().map(Mask::complement).collect(),
+            RecordPart::Public => masks.clone(),
         };
         let image = image.blanked(&other, |channel| self.normalise.mean(channel)).ok_or_else(|| {
             DataError::setting(
                 "data.masks",
-                format!("the mask of {} is of another size", dataset.place(record)),
+                format!("the mask of {} is of another size, or of other frames", dataset.place(record)),
             )
         })?;
         let mut views = vec![0.0; self.views * self.view_length()];
         let places = self.show(&image, |reaching| self.places(reaching, random), &mut views).map_err(at)?;
         self.change(random, &mut views, |_, _| {});
         let geometry = || DataError::geometry(dataset.place(record));
-        let reaching = influence(&self.before, &mask).map_err(geometry())?;
+        let reach = |mask: &Mask| influence(&self.before, mask);
+        let reaching: Vec<Mask> = masks.iter().map(reach).collect::<Result<_, _>>().map_err(geometry())?;
         let views = views.chunks_exact(self.view_length());
         for ((view, place), output) in views.zip(places).zip(output.chunks_exact_mut(self.input_length())) {
             let (values, shares) = output.split_at_mut(self.view_length());
             values.copy_from_slice(view);
-            let private = self.seen(&reaching, place).map_err(geometry())?;
-            let own = match shown.tokens {
-                Some(grid) => shown.part.of(grid.touched(&self.spread(&private)).map_err(geometry())?),
-                None => shown.part.of(private),
+            let seen = reaching.iter().map(|reaching| self.seen(reaching, place));
+            let private: Vec<Mask> = seen.collect::<Result<_, _>>().map_err(geometry())?;
+            let own = match (shown.tokens, shown.part) {
+                (Some(grid), part) => {
+                    let private = joined(&private, self.output, |one, other| one | other);
+                    let touched = private.and_then(|private| grid.touched(&self.spread(&private)));
+                    touched.map(|touched| part.of(touched))
+                }
+                // What belongs to a part in some frame is of the part.
+                (None, RecordPart::Private) => joined(&private, self.output, |one, other| one | other),
+                (None, RecordPart::Public) => {
+                    joined(&private, self.output, |one, other| one & other).map(|never| never.complement())
+                }
             };
+            let own = own.map_err(geometry())?;
             write_shares(&own, shares);
             classes.push(if own.is_empty() { IGNORED } else { class });
         }
@@ -128,7 +140,7 @@ impl Views {
     }
 
     /// The pixels of a view, before augmentations, that may depend on pixels which `reaching` marks in the image that reaches the crop.
-    fn seen(&self, reaching: &Mask, shown: ShownView) -> Result<Mask, dapple_geometry::GeometryError> {
+    fn seen(&self, reaching: &Mask, shown: ShownView) -> Result<Mask, GeometryError> {
         let crop = reaching.crop(shown.place.x, shown.place.y, shown.place.size)?;
         let resize = Operation::Resize { to: self.output, filter: Filter::Bilinear, antialias: true };
         let flip = shown.flip.then_some(Operation::FlipHorizontal);
@@ -155,6 +167,15 @@ impl RecordPart {
             Self::Public => private.complement(),
         }
     }
+}
+
+/// The mask of this size whose pixels follow from those of all frames.
+fn joined(masks: &[Mask], size: Size, join: impl Fn(u8, u8) -> u8) -> Result<Mask, GeometryError> {
+    let mut frames = masks.iter().map(Mask::bytes);
+    let mut all = frames.next().unwrap_or_default().to_vec();
+    frames
+        .for_each(|frame| all.iter_mut().zip(frame).for_each(|(pixel, other)| *pixel = join(*pixel, *other)));
+    Mask::from_bytes(size, all)
 }
 
 /// Writes the shares of tokens, the first of which is that of the class token; nothing where there is no room for any.

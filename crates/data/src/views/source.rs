@@ -12,7 +12,7 @@ use crate::{Image, Values};
 pub(super) enum ViewSource<'a> {
     /// An image as it was decoded.
     Image(&'a Image),
-    /// Normalised planes `[channels, height, width]`, made by an operation.
+    /// Normalised planes `[channels, height, width]` or `[channels, frames, height, width]`, made by an operation.
     Planes { size: Size, values: Buffer },
 }
 
@@ -24,7 +24,8 @@ impl ViewSource<'_> {
         }
     }
 
-    /// Writes the pixels of a place, seen through the mapping, as normalised planes `[channels, height, width]`.
+    /// Writes the pixels of a place, seen through the mapping, as normalised planes, `[channels, height, width]` or
+    /// `[channels, frames, height, width]`.
     pub(super) fn read(
         &self,
         mapping: &Mapping,
@@ -33,24 +34,24 @@ impl ViewSource<'_> {
         output: &mut [f32],
     ) {
         let window = SourceWindow::new(self.size(), mapping, place);
-        for (channel, plane) in output.chunks_exact_mut(place.size.pixels() as usize).enumerate() {
-            let blank = normalise.blank(channel);
+        for (number, plane) in output.chunks_exact_mut(place.size.pixels() as usize).enumerate() {
+            let blank = normalise.blank(number);
             match self {
                 Self::Image(image) => {
-                    let layout = ChannelLayout { stride: image.channels(), offset: channel };
+                    let layout = PlaneLayout { stride: image.values_per_pixel(), offset: number };
                     match image.values() {
                         Values::Bytes(bytes) => {
-                            let table = normalise.table(channel);
+                            let table = normalise.table(number);
                             window.read(bytes, layout, blank, |byte| table[usize::from(byte)], plane);
                         }
                         Values::Floats(floats) => {
-                            let convert = |value| normalise.value(channel, value);
+                            let convert = |value| normalise.value(number, value);
                             window.read(floats, layout, blank, convert, plane);
                         }
                     }
                 }
                 Self::Planes { size, values } => {
-                    let layout = ChannelLayout { stride: 1, offset: channel * size.pixels() as usize };
+                    let layout = PlaneLayout { stride: 1, offset: number * size.pixels() as usize };
                     window.read(values, layout, blank, |value| value, plane);
                 }
             }
@@ -58,9 +59,9 @@ impl ViewSource<'_> {
     }
 }
 
-/// Where the values of one channel lie: pixel `p` at `offset + p * stride`.
+/// Where the values of one plane lie: pixel `p` at `offset + p * stride`.
 #[derive(Clone, Copy)]
-struct ChannelLayout {
+struct PlaneLayout {
     stride: usize,
     offset: usize,
 }
@@ -90,7 +91,7 @@ impl<'a> SourceWindow<'a> {
     fn read<T: Copy>(
         &self,
         values: &[T],
-        ChannelLayout { stride, offset }: ChannelLayout,
+        PlaneLayout { stride, offset }: PlaneLayout,
         blank: f32,
         convert: impl Fn(T) -> f32,
         plane: &mut [f32],

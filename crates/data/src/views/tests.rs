@@ -60,7 +60,7 @@ pub(super) struct Case {
     pub(super) before: Vec<Operation>,
     pub(super) crop: CropDistribution,
     /// Left, top, width, height.
-    region: [u32; 4],
+    pub(super) region: [u32; 4],
     pub(super) stream: u64,
 }
 

@@ -63,10 +63,10 @@ impl Views {
         let size = follow(&operations, image.size()).map_err(failed())?;
         let (source, mapping) =
             self.run(&operations, ViewSource::Image(image), Mapping::identity(image.size()))?;
-        let channels = self.normalise.channels();
-        let mut values = vec![0.0; channels * size.pixels() as usize];
+        let planes = self.normalise.planes();
+        let mut values = vec![0.0; planes * size.pixels() as usize];
         source.read(&mapping, CropPlace::whole(size_of(&mapping)?), &self.normalise, &mut values);
-        let blank = (0..channels).map(|channel| self.normalise.blank(channel)).collect();
+        let blank = (0..planes).map(|plane| self.normalise.blank(plane)).collect();
         Ok(Whole { size, values, blank, original: image.size(), turned: Turned::by(&operations)? })
     }
 }

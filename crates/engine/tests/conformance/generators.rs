@@ -263,7 +263,7 @@ pub(crate) fn losses() -> impl Strategy<Value = Case> {
             let spec = || ConvSpec::new(classes, Window::square(1));
             let mut x = b.conv("conv", b.input(), spec().bias()).unwrap();
             if let Some((rate, channels)) = dropout {
-                let op = Dropout { rate, channels };
+                let op = if channels { Dropout::of_channels(rate) } else { Dropout::of_values(rate) };
                 x = b.add("dropout", op, &[x]).unwrap();
             }
             if let Some(weight) = auxiliary {

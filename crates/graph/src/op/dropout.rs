@@ -10,17 +10,20 @@ pub struct Dropout {
     pub rate: f32,
     /// Whether channels are zeroed as a whole, rather than each value by itself.
     pub channels: bool,
+    /// Which dropout layer of the whole model this is, so that each makes random choices of its own, and the same ones in a part of the model.
+    /// A finished graph has numbered its layers.
+    pub number: usize,
 }
 
 impl Dropout {
     /// Dropout of each value by itself.
     pub fn of_values(rate: f32) -> Self {
-        Self { rate, channels: false }
+        Self { rate, channels: false, number: 0 }
     }
 
     /// Dropout of whole channels.
     pub fn of_channels(rate: f32) -> Self {
-        Self { rate, channels: true }
+        Self { rate, channels: true, number: 0 }
     }
 }
 

@@ -31,7 +31,7 @@ impl Graph {
     pub fn dropout_units(&self) -> DropoutUnits {
         let mut layers: Vec<UnitLayer> = Vec::new();
         for (index, node) in self.nodes.iter().enumerate() {
-            let Op::Dropout(Dropout { rate: HALF, channels }) = node.op else { continue };
+            let Op::Dropout(Dropout { rate: HALF, channels, .. }) = node.op else { continue };
             let together = if channels { node.shape[1..].iter().product() } else { 1 };
             let first = layers.last().map_or(0, |layer| layer.first + layer.count);
             layers.push(UnitLayer { node: NodeId(index), first, count: node.len() / together, together });
@@ -46,7 +46,7 @@ impl Graph {
         for node in &mut self.nodes {
             if let Op::Dropout(dropout) = &mut node.op {
                 let channels = dropout.channels || node.shape.len() > 2;
-                *dropout = Dropout { rate: HALF, channels };
+                *dropout = Dropout { rate: HALF, channels, ..*dropout };
             }
         }
         self

@@ -246,6 +246,22 @@ mod tests {
         assert_eq!(parameters(&base), 51_230_128);
     }
 
+    /// What fine-tunes it for NTU RGB+D's 60 classes in about 50 thousand parameters: the last layer and the norms of the last two blocks.
+    #[test]
+    fn the_last_layer_and_the_norms_of_two_blocks_are_few_parameters() {
+        for (classes, expected) in [(60, 54_204), (101, 85_733), (51, 47_283), (31, 31_903)] {
+            let mut small = mvit_v2(MvitSize::Small, &[3, 16, 224, 224], classes).unwrap();
+            let last = |name: &str| {
+                let block = ["blocks.14.", "blocks.15."].iter().find_map(|block| name.strip_prefix(block));
+                name.starts_with("head.")
+                    || name.starts_with("norm.")
+                    || block.is_some_and(|part| part.starts_with("norm") || part.contains(".norm_act."))
+            };
+            small.set_trainable(last);
+            assert_eq!(small.trainable_len(), expected);
+        }
+    }
+
     #[test]
     fn tables_have_the_sizes_that_torchvision_gives_them() {
         let graph = mvit_v2(MvitSize::Small, &[3, 4, 40, 72], 5).unwrap();

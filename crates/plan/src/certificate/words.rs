@@ -203,7 +203,7 @@ fn masked(tokens: MaskedTokens) -> Vec<String> {
     let mut sentences = vec![
         "The public gradient is computed from public tokens, labels and released weights alone: private tokens pass the model separately and enter the private gradient only."
             .to_owned(),
-        "Which tokens are private is public, and was decided without looking at private content.".to_owned(),
+        "Which tokens are private is public, and the same in neighbouring data sets: what masks that were made by looking at private content tell of it is not protected.".to_owned(),
         match tokens.public {
             PublicTokens::Decoupled => "The gradient of public tokens comes from a batch of public tokens that is drawn independently of the private batch, so it depends on public data and released weights only; it needs no clipping and no noise.".to_owned(),
             PublicTokens::CoupledClipped { clip } => format!("The gradient of each sampled record's public tokens is clipped to {clip} * C before it is added to the same noisy sum."),

@@ -21,7 +21,7 @@ section! {
             ("the file of their labels, or the folder of their label maps", "test-labels.npy")
                 .file();
         masks: String =
-            ("the folder of masks that say which pixels of each image are private, for the masked relation", "photos/masks")
+            ("the folder of masks that say which pixels of each image or clip are private, for the masked relation", "photos/masks")
                 .file();
         classes: u32 =
             ("the number of classes the data set must have", "10");
@@ -35,6 +35,12 @@ section! {
             ("the names of the classes, for image-pairs", "[\"road\", \"sky\"]");
         class_colours: Vec<String> =
             ("the colours in which classes are shown, for image-pairs", "[\"#804080\", \"#4682b4\"]");
+        frames: u32 =
+            ("the number of frames of a clip that the model sees, evenly spaced over it", "16")
+                .or("16");
+        private: PrivateThing =
+            ("what the masks of moving-shapes mark as private", "object")
+                .or("object");
         train_sessions: Vec<String> =
             ("the sessions of A2D2 to train on", "[\"20180807_145028\"]")
                 .or("11 of them");
@@ -51,7 +57,7 @@ section! {
             ("the seed of that split", "0")
                 .or("0");
         max_pixels: u64 =
-            ("the most pixels an image may have", "67108864")
+            ("the most pixels an image may have, or the frames of a clip together", "67108864")
                 .or("67108864 (8192x8192)");
         max_bytes: u64 =
             ("the most bytes a file may take in memory, unpacked", "2147483648")
@@ -101,5 +107,35 @@ words! {
         A2d2 = "a2d2",
         /// Streets drawn by the program, with label maps.
         StreetScenes = "street-scenes",
+        /// One folder of clips for each class.
+        ClipFolder = "clip-folder",
+        /// Clips of moving shapes drawn by the program, with masks.
+        MovingShapes = "moving-shapes",
+    }
+}
+
+words! {
+    /// What the masks of drawn clips mark as private.
+    #[derive(Default)]
+    pub enum PrivateThing {
+        /// The shape that moves.
+        #[default]
+        Object = "object",
+        /// All that is behind it.
+        Background = "background",
+    }
+}
+
+impl DataFormat {
+    /// Whether records of this format are part of the program, some of them to evaluate on.
+    #[must_use]
+    pub fn is_embedded(self) -> bool {
+        matches!(self, Self::FashionScenes | Self::StreetScenes | Self::MovingShapes)
+    }
+
+    /// Whether records of this format are clips.
+    #[must_use]
+    pub fn is_of_clips(self) -> bool {
+        matches!(self, Self::ClipFolder | Self::MovingShapes)
     }
 }

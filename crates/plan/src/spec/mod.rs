@@ -24,7 +24,7 @@ mod values;
 use crate::Relation;
 use crate::check::hash;
 
-pub use data::{DataFormat, DataSpec};
+pub use data::{DataFormat, DataSpec, PrivateThing};
 use declare::plan;
 pub(crate) use declare::words;
 pub use device::{CardList, DeviceChoice, NoSuchDevice};
@@ -38,7 +38,7 @@ pub use performance::{FactorPrecision, Performance, ProgressKind};
 pub use phase::PhaseSpec;
 pub use privacy::{Accountant, Privacy};
 pub use sampling::SamplingSpec;
-pub use train::{ClippingKind, EvaluationKind, TrainSpec};
+pub use train::{ClassMeasure, ClippingKind, EvaluationKind, TrainSpec};
 pub use values::{Delta, Interval, Pixels};
 
 plan! {

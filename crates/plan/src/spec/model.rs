@@ -11,6 +11,7 @@ section! {
                 "linear",
                 "small-cnn",
                 "small-hybrid",
+                "small-clip",
                 "wrn-16-4",
                 "wrn-40-4",
                 "resnet-18",

@@ -22,6 +22,9 @@ section! {
         evaluation_stride: f64 =
             ("the step from one window to the next, as a share of the window, for sliding evaluation", "0.5")
                 .or("2/3");
+        measure: ClassMeasure =
+            ("what a model that gives an image one class is judged by", "class-accuracy")
+                .or("accuracy");
         checkpoint_every: u64 =
             ("the number of steps between two checkpoints", "100");
         /// They come straight from private records.
@@ -51,6 +54,18 @@ words! {
         Whole = "whole",
         /// Window by window, each of the size of a crop.
         Sliding = "sliding",
+    }
+}
+
+words! {
+    /// What a model that gives an image one class is judged by.
+    #[derive(Default)]
+    pub enum ClassMeasure {
+        /// The share of images whose class is right.
+        #[default]
+        Accuracy = "accuracy",
+        /// The mean of that share over the classes, each of which counts the same however rare it is.
+        ClassAccuracy = "class-accuracy",
     }
 }
 

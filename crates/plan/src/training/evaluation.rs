@@ -2,7 +2,7 @@
 
 use super::TargetKind;
 use crate::error::PlanError;
-use crate::spec::{EvaluationKind, TrainSpec};
+use crate::spec::{ClassMeasure, EvaluationKind, TrainSpec};
 
 /// The step from one window to the next if the plan does not say: two thirds of a window, so that most pixels are seen twice or more.
 const STRIDE: f64 = 2.0 / 3.0;
@@ -14,6 +14,8 @@ pub enum EvaluationPlan {
     Crops {
         /// Crops along each side.
         grid: u32,
+        /// What the model is judged by.
+        measure: ClassMeasure,
     },
     /// Every pixel has a class.
     Maps(MapEvaluation),
@@ -50,7 +52,14 @@ impl EvaluationPlan {
     pub fn check(spec: &TrainSpec, targets: TargetKind) -> Result<Self, PlanError> {
         let said = Look { grid: spec.evaluation_grid, kind: spec.evaluation, stride: spec.evaluation_stride };
         let usual = match targets {
-            TargetKind::Class => Self::Crops { grid: 1 },
+            TargetKind::Class => Self::Crops { grid: 1, measure: spec.measure.unwrap_or_default() },
+            TargetKind::LabelMap if spec.measure.is_some() => {
+                return Err(PlanError::invalid(
+                    "train.measure",
+                    "the data set has a class a pixel, and the model is judged by mIoU",
+                    "leave it out",
+                ));
+            }
             TargetKind::LabelMap => Self::Maps(MapEvaluation::Whole),
         };
         usual.with(said)
@@ -70,7 +79,9 @@ impl EvaluationPlan {
                     "leave it out; train.evaluation_grid averages over crops",
                 ));
             }
-            Self::Crops { grid: said } => return Ok(Self::Crops { grid: grid.unwrap_or(said) }),
+            Self::Crops { grid: said, measure } => {
+                return Ok(Self::Crops { grid: grid.unwrap_or(said), measure });
+            }
             Self::Maps(said) => said,
         };
         if grid.is_some() {
@@ -150,6 +161,12 @@ mod tests {
         );
         let own = check(Look::default(), &plan, TargetKind::LabelMap).unwrap();
         assert_eq!(own, EvaluationPlan::Maps(MapEvaluation::Sliding { stride: 0.5 }));
+        let judged = TrainSpec { measure: Some(ClassMeasure::ClassAccuracy), ..TrainSpec::default() };
+        let measure = ClassMeasure::ClassAccuracy;
+        let plan = check(grid, &judged, TargetKind::Class).unwrap();
+        assert_eq!(plan, EvaluationPlan::Crops { grid: 2, measure });
+        let error = check(Look::default(), &judged, TargetKind::LabelMap).unwrap_err();
+        assert!(error.to_string().starts_with("train.measure"), "{error}");
         let usual = check(sliding, &TrainSpec::default(), TargetKind::LabelMap).unwrap();
         assert_eq!(usual, EvaluationPlan::Maps(MapEvaluation::Sliding { stride: STRIDE }));
     }

@@ -1,7 +1,7 @@
 //! How private and public parts of images are trained on.
 
 use crate::error::PlanError;
-use crate::spec::{MaskedPass, PlanSpec, PublicGradient};
+use crate::spec::{DataFormat, MaskedPass, PlanSpec, PublicGradient};
 use crate::{Plan, Relation, TargetKind};
 
 /// The largest weight of public gradients. Beyond it, private ones no longer count.
@@ -22,11 +22,7 @@ impl MaskedPlan {
     /// # Errors
     /// A key that has no meaning for the relation or the mode, masks that are missing, and what is trained in one pass only: split models,
     /// mixtures, label maps.
-    pub(super) fn check(
-        privacy: &Plan,
-        spec: &PlanSpec,
-        targets: TargetKind,
-    ) -> Result<Option<Self>, PlanError> {
+    pub fn check(privacy: &Plan, spec: &PlanSpec, targets: TargetKind) -> Result<Option<Self>, PlanError> {
         let masked = &spec.masked;
         if privacy.relation() != Relation::Masked {
             return match &spec.data.masks {
@@ -38,8 +34,12 @@ impl MaskedPlan {
             };
         }
         let refuse = |key, problem: &str, hint: &str| Err(PlanError::invalid(key, problem, hint));
-        if spec.data.masks.is_none() && spec.data.format.is_some() {
-            let why = "the masked relation needs a mask for each training image";
+        let has_masks = spec.data.format == Some(DataFormat::MovingShapes);
+        if has_masks && spec.data.masks.is_some() {
+            return refuse("data.masks", "moving-shapes have masks of their own", "leave it out");
+        }
+        if spec.data.masks.is_none() && spec.data.format.is_some() && !has_masks {
+            let why = "the masked relation needs a mask for each training image or clip";
             return Err(PlanError::Missing { key: "data.masks", why });
         }
         if targets == TargetKind::LabelMap {

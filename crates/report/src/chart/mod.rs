@@ -87,6 +87,17 @@ pub struct BandPoint {
     pub upper: f64,
 }
 
+/// An upright bar from zero to a value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bar {
+    /// The place of its middle on the x axis.
+    pub x: f64,
+    /// Its width on the x axis.
+    pub width: f64,
+    /// The value.
+    pub height: f64,
+}
+
 /// What a series looks like.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SeriesMarks {
@@ -244,6 +255,20 @@ impl Chart {
     pub fn series(mut self, series: Series) -> Self {
         self.series.push(series);
         self
+    }
+
+    /// Adds bars of one label and colour of the palette.
+    #[must_use]
+    pub fn bars(self, label: impl Into<String>, color: usize, bars: impl IntoIterator<Item = Bar>) -> Self {
+        let mut label = Some(label.into());
+        bars.into_iter().fold(self, |chart, Bar { x, width, height }| {
+            let side = |x: f64| BandPoint { x, lower: height.min(0.0), upper: height.max(0.0) };
+            let bar = Series::band(
+                label.take().unwrap_or_default(),
+                [side(x - width / 2.0), side(x + width / 2.0)],
+            );
+            chart.series(bar.color(color))
+        })
     }
 
     /// Adds a reference line.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use clap::ValueEnum;
-use dapple_plan::spec::RegionSpec;
+use dapple_plan::spec::{Masked, MaskedContent, RegionSpec};
 use dapple_plan::{PlanSpec, Relation, Scheme};
 
 /// What the price of a training protects.
@@ -13,28 +13,33 @@ pub enum Level {
     Record,
     /// The region that the plan names.
     Patch,
+    /// The private part of each record, by its mask.
+    Tokens,
 }
 
 impl Level {
-    /// Both levels.
-    pub const ALL: [Self; 2] = [Self::Record, Self::Patch];
-
     /// The name in files and folders.
     pub fn name(self) -> &'static str {
         match self {
             Self::Record => "record",
             Self::Patch => "patch",
+            Self::Tokens => "tokens",
         }
     }
 
     /// The same training, priced at this level.
     pub fn of(self, mut spec: PlanSpec) -> PlanSpec {
-        match self {
-            Self::Record => {
-                spec.privacy.relation = Some(Relation::Replace);
-                spec.region = RegionSpec::default();
-            }
-            Self::Patch => spec.privacy.relation = Some(Relation::Patch),
+        spec.privacy.relation = Some(match self {
+            Self::Record => Relation::Replace,
+            Self::Patch => Relation::Patch,
+            Self::Tokens => Relation::Masked,
+        });
+        if self != Self::Patch {
+            spec.region = RegionSpec::default();
+        }
+        if self != Self::Tokens {
+            spec.masked = Masked::default();
+            spec.data.masks = None;
         }
         spec
     }
@@ -53,6 +58,10 @@ pub enum Method {
     Patch,
     /// The content of a region substituted; Poisson sampling
     PatchPoisson,
+    /// The content of each record's private part substituted, by the plan's masks; Poisson sampling
+    Masked,
+    /// Each record's private part there or not, by the plan's masks; Poisson sampling
+    MaskedRemove,
     /// The same as patch, with the plan's noise on the pixels of each view (pipeline.pixel_noise)
     NoisyPixels,
     /// The same steps without clipping and noise
@@ -68,6 +77,8 @@ impl Method {
             Self::AddRemove => "add-remove",
             Self::Patch => "patch",
             Self::PatchPoisson => "patch-poisson",
+            Self::Masked => "masked",
+            Self::MaskedRemove => "masked-remove",
             Self::NoisyPixels => "noisy-pixels",
             Self::NonPrivate => "non-private",
         }
@@ -87,6 +98,8 @@ impl Method {
             Self::AddRemove => "record level (add or remove), Poisson",
             Self::Patch => "patch level, without replacement",
             Self::PatchPoisson => "patch level, Poisson",
+            Self::Masked => "private parts (substituted), Poisson",
+            Self::MaskedRemove => "private parts (there or not), Poisson",
             Self::NoisyPixels => "patch level, noisy pixels, without replacement",
             Self::NonPrivate => "without privacy",
         }
@@ -97,15 +110,17 @@ impl Method {
         match self {
             Self::Record | Self::RecordPoisson | Self::AddRemove => Some(Level::Record),
             Self::Patch | Self::PatchPoisson | Self::NoisyPixels => Some(Level::Patch),
+            Self::Masked | Self::MaskedRemove => Some(Level::Tokens),
             Self::NonPrivate => None,
         }
     }
 
-    /// The record-level method that draws records as this patch-level one does.
+    /// The record-level method that draws records, and lets neighbours differ, as this method for a part of each record does.
     pub fn counterpart(self) -> Option<Self> {
         match self {
             Self::Patch | Self::NoisyPixels => Some(Self::Record),
-            Self::PatchPoisson => Some(Self::RecordPoisson),
+            Self::PatchPoisson | Self::Masked => Some(Self::RecordPoisson),
+            Self::MaskedRemove => Some(Self::AddRemove),
             _ => None,
         }
     }
@@ -123,7 +138,11 @@ impl Method {
     pub fn scheme(self) -> Option<Scheme> {
         match self {
             Self::Record | Self::Patch | Self::NoisyPixels => Some(Scheme::WithoutReplacement),
-            Self::RecordPoisson | Self::AddRemove | Self::PatchPoisson => Some(Scheme::Poisson),
+            Self::RecordPoisson
+            | Self::AddRemove
+            | Self::PatchPoisson
+            | Self::Masked
+            | Self::MaskedRemove => Some(Scheme::Poisson),
             Self::NonPrivate => None,
         }
     }
@@ -138,6 +157,8 @@ impl Method {
             Self::AddRemove => 4,
             Self::NonPrivate => 5,
             Self::NoisyPixels => 6,
+            Self::Masked => 7,
+            Self::MaskedRemove => 8,
         }
     }
 
@@ -146,10 +167,13 @@ impl Method {
     pub fn of(self, spec: PlanSpec) -> PlanSpec {
         let mut spec = match self.level() {
             Some(level) => level.of(spec),
+            // Whole images are seen, whatever of them the plan has to protect.
+            None if spec.privacy.relation == Some(Relation::Masked) => Level::Record.of(spec),
             None => spec,
         };
         match self {
             Self::AddRemove => spec.privacy.relation = Some(Relation::AddRemove),
+            Self::MaskedRemove => spec.masked.content = Some(MaskedContent::Remove),
             Self::NonPrivate => {
                 spec.train.private = Some(false);
                 spec.privacy.epsilon = None;
@@ -200,6 +224,9 @@ mod tests {
         // The same noise promises more about a patch, and more where each record has its own coin.
         assert!(patch < record && patch_poisson < record_poisson);
         assert!(patch_poisson < patch && record_poisson < record && add_remove < record_poisson);
+        // One content against another is twice as far as one against none, as with whole records, and public batches of their own cost nothing.
+        assert_eq!(epsilon(Method::Masked), record_poisson);
+        assert_eq!(epsilon(Method::MaskedRemove), add_remove);
         // Noise on pixels hides a region better, the more of it there is.
         let noisy = |deviation: f64| {
             let mut spec = spec.clone();

@@ -28,9 +28,11 @@ const fn named(measure: &'static str) -> [&'static str; COLUMNS] {
 /// A row for each run.
 pub fn run_rows(runs: &[MeasuredRun], measure: Measure) -> TableRows {
     const ACCURACY: [&str; COLUMNS] = named(Measure::Accuracy.name());
+    const CLASS_ACCURACY: [&str; COLUMNS] = named(Measure::ClassAccuracy.name());
     const MEAN_IOU: [&str; COLUMNS] = named(Measure::MeanIou.name());
     let columns = match measure {
         Measure::Accuracy => &ACCURACY,
+        Measure::ClassAccuracy => &CLASS_ACCURACY,
         Measure::MeanIou => &MEAN_IOU,
     };
     TableRows { columns, rows: runs.iter().map(run_row).collect() }

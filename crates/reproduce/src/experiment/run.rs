@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use dapple_plan::PlanSpec;
-use dapple_train::{Measure, Observer, Request, RunCertificate, Score, Status, Verdict, Within};
+use dapple_train::{
+    FeatureShelf, Measure, Observer, Request, RunCertificate, Score, Status, Verdict, Within,
+};
 
 use crate::error::{ReproduceError, Result};
 
@@ -39,6 +41,8 @@ pub struct FinishedRun {
     pub measure: Measure,
     /// Steps whose updates a crash lost, although they count as taken.
     pub lost: u64,
+    /// The accuracy on each class after the last step, where the class occurs.
+    pub per_class: Vec<Option<f64>>,
     /// Steps and quality of every evaluation, in order.
     pub curve: Vec<(u64, f64)>,
 }
@@ -49,9 +53,10 @@ impl FinishedRun {
         let lines = dapple_train::evaluations(folder)?;
         let scores = lines.iter().map(|line| (line.step, line.evaluation.score()));
         let measure = scores.clone().next_back().map_or(Measure::Accuracy, |(_, score)| score.measure);
+        let per_class = lines.last().map(|line| line.evaluation.per_class.clone()).unwrap_or_default();
         let curve = scores.map(|(step, Score { value, .. })| (step, value)).collect();
         let lost = dapple_train::steps_lost(folder)?;
-        Ok(Self { certificate, measure, lost, curve })
+        Ok(Self { certificate, measure, lost, per_class, curve })
     }
 
     /// Quality after the last step.
@@ -69,14 +74,16 @@ pub(super) fn carry_through(
     planned: &PlannedRun,
     begun: bool,
     folder: &Path,
+    shelf: &FeatureShelf,
     observer: &mut dyn Observer,
 ) -> Result<FinishedRun> {
+    let shared = (planned.budget.as_ref(), shelf);
     let outcome = match begun {
         true => {
             let performance = &planned.request.spec.performance;
-            dapple_train::resume_within(folder, performance, planned.budget.as_ref(), observer)?
+            dapple_train::resume_beside(folder, performance, shared, observer)?
         }
-        false => dapple_train::start_within(&planned.request, folder, planned.budget.as_ref(), observer)?,
+        false => dapple_train::start_beside(&planned.request, folder, shared, observer)?,
     };
     match outcome.certificate.status {
         Status::Finished => FinishedRun::read(outcome.certificate, folder),

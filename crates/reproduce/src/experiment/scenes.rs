@@ -13,6 +13,9 @@ const SCENES: &str = include_str!("../../../../examples/plans/fashion-scenes.tom
 const LEARNING_RATES: [(f64, [f64; 2]); 4] =
     [(1.0, [0.5, 2.0]), (2.0, [1.0, 2.0]), (5.0, [2.0, 4.0]), (10.0, [2.0, 4.0])];
 
+/// The levels that the embedded scenes are trained at.
+pub const LEVELS: [Level; 2] = [Level::Record, Level::Patch];
+
 /// Epsilons at which the embedded scenes have learning rates.
 pub fn epsilons() -> impl Iterator<Item = f64> {
     LEARNING_RATES.iter().map(|(epsilon, _)| *epsilon)
@@ -26,7 +29,7 @@ pub fn plan(level: Level, epsilon: Option<f64>) -> Result<PlanSpec> {
     if let Some((_, [record, patch])) = known {
         spec.optimiser.learning_rate = Some(match level {
             Level::Record => *record,
-            Level::Patch => *patch,
+            Level::Patch | Level::Tokens => *patch,
         });
     }
     Ok(level.of(spec))
@@ -39,7 +42,7 @@ mod tests {
 
     #[test]
     fn both_levels_differ_only_in_what_they_protect() {
-        let [record, patch] = Level::ALL.map(|level| {
+        let [record, patch] = LEVELS.map(|level| {
             let mut spec = plan(level, None).unwrap();
             spec.privacy.noise_multiplier = Some(1.0);
             Plan::check(&spec).unwrap()

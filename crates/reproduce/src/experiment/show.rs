@@ -34,7 +34,7 @@ pub fn sweep_table(measure: Measure, groups: &[RunGroup<'_>]) -> Result<Table, R
 pub fn sweep_chart(title: &str, measure: Measure, groups: &[RunGroup<'_>]) -> Chart {
     let quality = Axis::linear(measure.words());
     let quality = match measure {
-        Measure::Accuracy => quality.range(0.0, 1.0),
+        Measure::Accuracy | Measure::ClassAccuracy => quality.range(0.0, 1.0),
         // Far from 1 where classes are rare: the chart finds its own range.
         Measure::MeanIou => quality,
     };

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
 use dapple_plan::spec::DeviceChoice;
-use dapple_train::{Event, Observer, Request, Status};
+use dapple_train::{Event, FeatureShelf, Observer, Request, Status};
 
 use super::run::{self, FinishedRun, PlannedRun};
 use super::{Experiment, memory};
@@ -44,6 +44,7 @@ pub(super) fn carry_out(experiment: &Experiment<'_>, runs: &[PlannedRun]) -> Res
         waiting: Mutex::new(waiting),
         stop: AtomicBool::new(false),
         results: Mutex::new(Vec::new()),
+        shelf: FeatureShelf::default(),
     };
     crew.work(jobs);
     let results = crew.results.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -80,6 +81,7 @@ struct Crew<'a> {
     /// Whether all runs are to end in order.
     stop: AtomicBool,
     results: Mutex<Vec<(usize, Result<FinishedRun>)>>,
+    shelf: FeatureShelf,
 }
 
 impl Crew<'_> {
@@ -122,8 +124,9 @@ impl Crew<'_> {
                 on_card: false,
             };
             let own = with_threads(run, threads);
-            let result = run::carry_through(&own, begun, &self.place.join(&run.name), &mut observer)
-                .map_err(|error| naming(error, &run.name));
+            let result =
+                run::carry_through(&own, begun, &self.place.join(&run.name), &self.shelf, &mut observer)
+                    .map_err(|error| naming(error, &run.name));
             if result.is_err() {
                 self.stop.store(true, Ordering::SeqCst);
             }

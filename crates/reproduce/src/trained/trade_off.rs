@@ -76,6 +76,9 @@ impl Reproduction for TradeOff {
         let measure = trained.first().measure;
         let says = match measure {
             Measure::Accuracy => "accuracy on the test images, mean and standard deviation of single runs",
+            Measure::ClassAccuracy => {
+                "mean accuracy on the classes of the test images, mean and standard deviation of single runs"
+            }
             Measure::MeanIou => {
                 "mean intersection over union on the test images, mean and standard deviation of single runs"
             }

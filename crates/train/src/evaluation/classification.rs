@@ -175,6 +175,8 @@ impl ClassTally {
         Evaluation {
             records: self.records,
             accuracy: self.confusion.accuracy().unwrap_or(0.0),
+            class_accuracy: self.confusion.mean_recall(),
+            measure: None,
             top5: (self.classes > 5).then_some(self.top5 as f64 / records),
             loss: self.loss / records,
             per_class: (0..self.classes).map(|class| self.confusion.recall(class)).collect(),
@@ -204,6 +206,8 @@ mod tests {
         assert_eq!(evaluation.accuracy, 1.0 / 3.0);
         assert_eq!(evaluation.top5, Some(2.0 / 3.0));
         assert_eq!(evaluation.confusion[5][0], 1);
+        // Three of the seven classes occur, and one of these is found.
+        assert_eq!(evaluation.class_accuracy, Some(1.0 / 3.0));
         assert_eq!(evaluation.per_class[..2], [Some(1.0), None]);
         let loss = -(0.4f64.ln() + 0.07f64.ln() + 0.1f64.ln()) / 3.0;
         assert!((evaluation.loss - loss).abs() < 1e-12);

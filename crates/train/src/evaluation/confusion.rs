@@ -45,6 +45,12 @@ impl Confusion {
         share(self.at(class, class), all)
     }
 
+    /// The mean of [`Confusion::recall`] over the classes that were counted; `None` if nothing was.
+    pub(super) fn mean_recall(&self) -> Option<f64> {
+        let recalls: Vec<f64> = (0..self.classes).filter_map(|class| self.recall(class)).collect();
+        (!recalls.is_empty()).then(|| recalls.iter().sum::<f64>() / recalls.len() as f64)
+    }
+
     /// Intersection over union of where a class is and where the model says it is, `TP / (TP + FP + FN)`; `None` for a class that neither
     /// occurs nor is ever said.
     pub(super) fn intersection_over_union(&self, class: usize) -> Option<f64> {

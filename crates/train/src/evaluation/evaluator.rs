@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use dapple_data::{Dataset, Views};
-use dapple_graph::Parameters;
+use dapple_graph::{Graph, Parameters};
 use dapple_plan::{EvaluationPlan, Look, MapEvaluation};
 
 use super::{Evaluation, Segmenter, ShownImages, classify, classify_together};
 use crate::device::Machine;
 use crate::error::TrainError;
+use crate::features::{FeatureShelf, FrozenFeatures};
 use crate::inference::Inference;
 use crate::prepare::Prepared;
 use crate::split::{BlockSplit, TrainedSplit};
@@ -18,13 +19,28 @@ use crate::step::Trainer;
 pub(crate) struct Evaluator {
     plan: EvaluationPlan,
     inference: Inference,
+    /// What the model is while only its last part trains.
+    trunk: Option<FrozenTrunk>,
+}
+
+/// The frozen part of a model, which makes the same of the records to evaluate on every time.
+struct FrozenTrunk {
+    graph: Graph,
+    shelf: FeatureShelf,
+    /// What it makes of them, once it was asked, and `None` if it is not to be asked.
+    features: Option<Option<FrozenFeatures>>,
 }
 
 impl Evaluator {
     pub(crate) fn new(prepared: &Prepared, look: Look) -> Result<Self, TrainError> {
         let training = &prepared.training;
         let inference = Inference::new(training, &prepared.blueprint, prepared.data.train.classes() as usize);
-        Ok(Self { plan: training.evaluation.with(look)?, inference })
+        Ok(Self { plan: training.evaluation.with(look)?, inference, trunk: None })
+    }
+
+    /// Evaluates from here on what the executor that trains makes of the features of a frozen trunk.
+    pub(crate) fn keep_trunk(&mut self, graph: Graph, shelf: FeatureShelf) {
+        self.trunk = Some(FrozenTrunk { graph, shelf, features: None });
     }
 
     /// Evaluates the model of a run in progress, with the executor that trains it where that will do.
@@ -38,9 +54,24 @@ impl Evaluator {
             EvaluationPlan::Crops { .. } if ensemble(prepared).is_some() => {
                 self.evaluate_weights(prepared, trainer.weights()?, dataset)
             }
-            EvaluationPlan::Crops { grid } => {
+            EvaluationPlan::Crops { grid, measure } => {
+                if let Some(trunk) = &mut self.trunk
+                    && let Some(FrozenFeatures { records, views }) = trunk.features(prepared, dataset)?
+                {
+                    let (executor, parameters) = trainer.behind_trunk()?;
+                    let (_, threads) = seen(prepared);
+                    let images = ShownImages {
+                        dataset: records,
+                        views,
+                        grid: 1,
+                        threads,
+                        ranks: prepared.ranks.as_deref(),
+                    };
+                    return Ok(classify(executor, parameters, images)?.judged_by(measure));
+                }
                 let (executor, parameters) = trainer.evaluator()?;
-                classify(executor, parameters, images(prepared, dataset, grid))
+                let evaluation = classify(executor, parameters, images(prepared, dataset, grid))?;
+                Ok(evaluation.judged_by(measure))
             }
             EvaluationPlan::Maps(method) => self.segment(prepared, trainer.weights()?, dataset, method),
         }
@@ -54,17 +85,17 @@ impl Evaluator {
         dataset: &Arc<dyn Dataset>,
     ) -> Result<Evaluation, TrainError> {
         match self.plan {
-            EvaluationPlan::Crops { grid } => {
+            EvaluationPlan::Crops { grid, measure } => {
                 let graph = &prepared.graphs[prepared.graphs.len() - 1];
                 let mut machine = Machine::for_inference(&prepared.training);
                 let images = images(prepared, dataset, grid);
                 if let Some(split) = ensemble(prepared) {
                     let submodels = split.submodels(graph)?;
                     let models = submodels.iter().map(|model| machine.executor(model, &[], &mut Vec::new()));
-                    return classify_together(models, parameters, images);
+                    return Ok(classify_together(models, parameters, images)?.judged_by(measure));
                 }
                 let mut executor = machine.executor(graph, &[], &mut Vec::new())?;
-                classify(&mut *executor, parameters, images)
+                Ok(classify(&mut *executor, parameters, images)?.judged_by(measure))
             }
             EvaluationPlan::Maps(method) => self.segment(prepared, parameters, dataset, method),
         }
@@ -80,6 +111,21 @@ impl Evaluator {
         let (views, threads) = seen(prepared);
         let mut segmenter = Segmenter { inference: &mut self.inference, parameters, views, method };
         segmenter.evaluate(dataset, threads, prepared.ranks.as_deref())
+    }
+}
+
+impl FrozenTrunk {
+    /// The features of the records to evaluate on; `None` if they are shown to the whole model.
+    fn features(
+        &mut self,
+        prepared: &Prepared,
+        dataset: &Arc<dyn Dataset>,
+    ) -> Result<Option<&FrozenFeatures>, TrainError> {
+        let features = match self.features.take() {
+            Some(features) => features,
+            None => FrozenFeatures::of_tests(&self.graph, prepared, dataset, &self.shelf)?,
+        };
+        Ok(self.features.insert(features).as_ref())
     }
 }
 

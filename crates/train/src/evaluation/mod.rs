@@ -6,6 +6,7 @@ mod evaluator;
 mod segmentation;
 mod shared;
 
+use dapple_plan::spec::ClassMeasure;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use classification::{
@@ -22,6 +23,12 @@ pub struct Evaluation {
     pub records: u64,
     /// Share of records (or labelled pixels) whose class the model finds the likeliest.
     pub accuracy: f64,
+    /// The mean over classes of the accuracy on each, so that rare ones count as much as frequent ones; `None` in files of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_accuracy: Option<f64>,
+    /// What the plan has the model judged by, if that is not the usual.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measure: Option<Measure>,
     /// Share of records whose class is among the five likeliest; `None` for pixels, and if there are no more than five classes.
     pub top5: Option<f64>,
     /// Mean cross-entropy. For label maps it is the mean over images of the mean over their labelled pixels, as in training.
@@ -49,10 +56,13 @@ pub struct Overlap {
 }
 
 /// What a model is judged by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Measure {
     /// The share of images whose class is right.
     Accuracy,
+    /// The same for the images of each class, averaged over classes.
+    ClassAccuracy,
     /// The intersection over union of pixels, averaged over classes.
     MeanIou,
 }
@@ -63,6 +73,7 @@ impl Measure {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
+            Self::ClassAccuracy => "class_accuracy",
             Self::MeanIou => "miou",
         }
     }
@@ -72,6 +83,7 @@ impl Measure {
     pub const fn words(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
+            Self::ClassAccuracy => "mean per-class accuracy",
             Self::MeanIou => "mIoU",
         }
     }
@@ -87,12 +99,25 @@ pub struct Score {
 }
 
 impl Evaluation {
-    /// The number that the model is judged by: the mean intersection over union for label maps, and otherwise the accuracy.
+    /// The number that the model is judged by: the mean intersection over union for label maps, and otherwise the accuracy, or its mean over
+    /// classes where the plan says so.
     #[must_use]
     pub fn score(&self) -> Score {
-        match &self.overlap {
-            Some(overlap) => Score { measure: Measure::MeanIou, value: overlap.miou },
-            None => Score { measure: Measure::Accuracy, value: self.accuracy },
+        match (&self.overlap, self.measure, self.class_accuracy) {
+            (Some(overlap), ..) => Score { measure: Measure::MeanIou, value: overlap.miou },
+            (None, Some(Measure::ClassAccuracy), Some(value)) => {
+                Score { measure: Measure::ClassAccuracy, value }
+            }
+            _ => Score { measure: Measure::Accuracy, value: self.accuracy },
         }
+    }
+
+    /// The same evaluation of a model that is judged by this.
+    pub(crate) fn judged_by(mut self, measure: ClassMeasure) -> Self {
+        self.measure = match measure {
+            ClassMeasure::Accuracy => None,
+            ClassMeasure::ClassAccuracy => Some(Measure::ClassAccuracy),
+        };
+        self
     }
 }

@@ -1,15 +1,18 @@
 //! Features: what a frozen trunk makes of every record, computed once.
 //!
 //! If nothing before some layer trains and a record is always shown in the same way, that layer sees the same values in every step. These
-//! are computed once and kept beside the other private files of a run, and the rest of the model trains on them.
+//! are computed once and kept beside the other private files of a run, and the rest of the model trains on them. Where records have a private and a
+//! public part, each part has features of its own, and nothing of one is in those of the other.
 
+mod parts;
 mod records;
+mod shelf;
 mod store;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use dapple_data::{Dataset, Loader, LoaderOptions, TargetKind, Views};
+use dapple_data::{Dataset, FixedParts, Loader, LoaderOptions, RecordPart, TargetKind, Views};
 use dapple_graph::{Graph, Halves, Parameters};
 use dapple_plan::TrainingPlan;
 use dapple_private::{Executor, Processor};
@@ -19,8 +22,11 @@ use crate::digest;
 use crate::error::TrainError;
 use crate::folder::Folder;
 use crate::ledger::Start;
+use crate::masked::MaskedPasses;
 use crate::prepare::Prepared;
 use records::FeatureRecords;
+
+pub use shelf::FeatureShelf;
 
 /// The most values that are kept in memory: a gigabyte of them.
 const MOST_VALUES: usize = 1 << 28;
@@ -61,13 +67,11 @@ impl FeatureMachine {
 /// Is told how many records are done, and says whether to go on.
 type FeatureProgress<'t> = &'t mut dyn FnMut(usize) -> ControlFlow<()>;
 
-/// The records of a run as its trainable part sees them.
+/// The records of a run, or one part of each, as the trainable part of the model sees them.
 pub(crate) struct FrozenFeatures {
     pub(crate) records: Arc<dyn Dataset>,
     /// Views that show the features as they are.
     pub(crate) views: Views,
-    /// The part of the model that follows the features.
-    pub(crate) rest: Graph,
 }
 
 impl FrozenFeatures {
@@ -75,8 +79,8 @@ impl FrozenFeatures {
     /// Only the plan and the sizes of data and model decide, which are public.
     pub(crate) fn halves(prepared: &Prepared, from: u64) -> Option<Halves> {
         let [part] = prepared.parts() else { return None };
-        // A trunk makes no part of an image. What one rank makes of all records would have to reach the others.
-        if prepared.masked.is_some() || prepared.ranks.is_some() {
+        // What one rank makes of all records would have to reach the others.
+        if prepared.ranks.is_some() {
             return None;
         }
         let records = prepared.data.train.len();
@@ -85,28 +89,31 @@ impl FrozenFeatures {
         if !fixed || draws < LEAST_EPOCHS.saturating_mul(records as u64) {
             return None;
         }
-        let graph = &prepared.graphs[0];
+        let subsets = prepared.masked.as_ref().and_then(MaskedPasses::graphs);
+        let graph = subsets.map_or(&prepared.graphs[0], |graphs| &graphs[0]);
+        let sets = 1 + usize::from(prepared.masked.is_some());
         let halves = prepared.split.as_ref().map_or_else(|| graph.halves(), |split| split.halves(graph))?;
         let length = halves.trunk.node(halves.trunk.output()).len();
-        let fits = records.checked_mul(length).is_some_and(|values| values <= MOST_VALUES);
+        let fits = (sets * records).checked_mul(length).is_some_and(|values| values <= MOST_VALUES);
         // Features that are larger than their images come from an early layer, which is quickly computed again.
         (fits && length <= prepared.views[0].view_length()).then_some(halves)
     }
 
-    /// The features in a run's folder if they are those of its records and weights, or else new ones, which are kept there. `None` if the
-    /// computation was asked to stop.
+    /// The features in a run's folder if they are those of its records (or of this part of each) and weights, or else new ones, which are kept there.
+    /// `None` if the computation was asked to stop. On the processor another run may have put them on the shelf.
+    ///
+    /// # Guarantee
+    /// Features of a part depend on nothing of the other part ([`Views::of_part`]). Those of a record of which nothing is to be seen are zeros.
     ///
     /// # Errors
     /// A record that cannot be read, a disk that is full.
     pub(crate) fn open(
-        halves: Halves,
+        (trunk, part): (&Graph, Option<RecordPart>),
         prepared: &Prepared,
         (folder, start): (&Folder, &Start),
-        on_card: bool,
+        (shelf, on_card): (&FeatureShelf, bool),
         told: FeatureProgress<'_>,
     ) -> Result<Option<Self>, TrainError> {
-        let Halves { trunk, rest } = halves;
-
         let records = &prepared.data.train;
         let length = trunk.node(trunk.output()).len();
         let sizes = format!("{} {length} {}", trunk.node(trunk.output()).name, records.len());
@@ -114,24 +121,76 @@ impl FrozenFeatures {
         // What cards make is told from what the processor makes, and one precision from another.
         let mark = format!("cards {}", prepared.training.performance.precision.name());
         parts.extend(on_card.then_some(mark.as_str()));
+        parts.extend(part.map(|part| match part {
+            RecordPart::Private => "private parts",
+            RecordPart::Public => "public parts",
+        }));
         let key = digest::of(&[parts.join("\n").as_bytes()]);
-        let path = folder.features();
-        let values = match store::read(&path, &key, records.len() * length) {
-            Some(values) => values,
+        let path = folder.features(part);
+        let views = match part {
+            Some(part) => part_views(prepared, part)?,
+            None => prepared.views[0].clone(),
+        };
+        // Behind the features of a part stands whether there is anything of it to be seen.
+        let row = length + usize::from(part.is_some());
+        let values = match store::read(&path, &key, records.len() * row) {
+            Some(values) => Arc::new(values),
             None => {
-                let mut machine = FeatureMachine::of(&trunk, &prepared.training, on_card)?;
-                let views = &prepared.views[0];
-                let Some(values) = outputs(&mut machine, &prepared.parameters, records, views, told)? else {
-                    return Ok(None);
+                let parameters = &prepared.parameters;
+                let mut make = || {
+                    let mut machine = FeatureMachine::of(trunk, &prepared.training, on_card)?;
+                    match FixedParts::new(Arc::clone(records), views.clone()) {
+                        Some(parts) => parts::outputs(&mut machine, parameters, &parts, length, told),
+                        None => outputs(&mut machine, parameters, records, &views, told),
+                    }
                 };
+                let values = match on_card {
+                    true => make()?.map(Arc::new),
+                    false => shelf.take(shelf::key(trunk, parameters, &**records, &views)?, make)?,
+                };
+                let Some(values) = values else { return Ok(None) };
                 store::write(&path, &key, &values)?;
                 values
             }
         };
         let views = Views::of_vectors(length)?;
-        let records = Arc::new(FeatureRecords::new(Arc::clone(records), values, length));
-        Ok(Some(Self { records, views, rest }))
+        let records = Arc::new(FeatureRecords::new(Arc::clone(records), values, length, part.is_some()));
+        Ok(Some(Self { records, views }))
     }
+
+    /// What the trunk makes of the records that a run is evaluated on, on the processor; `None` if these are too many, or not always shown in the
+    /// same way.
+    ///
+    /// # Errors
+    /// A record that cannot be read.
+    pub(crate) fn of_tests(
+        trunk: &Graph,
+        prepared: &Prepared,
+        tests: &Arc<dyn Dataset>,
+        shelf: &FeatureShelf,
+    ) -> Result<Option<Self>, TrainError> {
+        let (length, views) = (trunk.node(trunk.output()).len(), &prepared.views[0]);
+        let fits = tests.len().checked_mul(length).is_some_and(|values| values <= MOST_VALUES);
+        if !fits || !views.is_fixed() || tests.target_kind() != TargetKind::Class {
+            return Ok(None);
+        }
+        let parameters = &prepared.parameters;
+        let make = || {
+            let mut machine = FeatureMachine::of(trunk, &prepared.training, false)?;
+            outputs(&mut machine, parameters, tests, views, &mut |_| ControlFlow::Continue(()))
+        };
+        let values = shelf.take(shelf::key(trunk, parameters, &**tests, views)?, make)?;
+        let Some(values) = values else { return Ok(None) };
+        let records = Arc::new(FeatureRecords::new(Arc::clone(tests), values, length, false));
+        Ok(Some(Self { records, views: Views::of_vectors(length)? }))
+    }
+}
+
+/// How a part of every record is shown.
+fn part_views(prepared: &Prepared, part: RecordPart) -> Result<Views, TrainError> {
+    let passes = prepared.masked.as_ref().expect("a part is asked for where records have parts");
+    let mut views = passes.views(&prepared.views[..1], part)?;
+    Ok(views.pop().expect("one phase has one kind of views"))
 }
 
 /// What a model says about each record as it is shown in evaluation, in order. `None` if the computation was asked to stop.

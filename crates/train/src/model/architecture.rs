@@ -48,6 +48,10 @@ pub(super) fn architecture(
     tokens: ModelTokens,
 ) -> Result<Graph, TrainError> {
     let name = plan.name.as_str();
+    if shape.len() == 4 && !takes_clips(name) {
+        let problem = format!("{name} takes images, and the data are clips");
+        return Err(TrainError::setting("model.name", problem, "choose small-clip, mvit-v2-s or mvit-v2-b"));
+    }
     let norm = match plan.norm.unwrap_or_default() {
         NormSpec::Group => Norm::Group(GROUPS),
         NormSpec::Frozen => Norm::Frozen,
@@ -102,6 +106,10 @@ pub(super) fn architecture(
         "linear" => fixed(small::linear(shape, classes)),
         "small-cnn" => fixed(zoo::small_cnn(shape, classes)),
         "small-hybrid" => fixed(zoo::small_hybrid(shape, classes)),
+        "small-clip" => {
+            clips(name, shape)?;
+            fixed(small::clip_network(shape, classes))
+        }
         "small-fcn" => fixed(small::fully_convolutional(shape, classes)),
         "wrn-16-4" => fixed(zoo::wide_resnet(WideResNet::W16x4, shape, classes)),
         "wrn-40-4" => fixed(zoo::wide_resnet(WideResNet::W40x4, shape, classes)),
@@ -131,13 +139,18 @@ fn backbone(name: &str) -> Option<Backbone> {
     })
 }
 
+/// Whether a model takes clips; softmax regression takes anything.
+fn takes_clips(name: &str) -> bool {
+    MvitSize::named(name).is_some() || matches!(name, "small-clip" | "linear")
+}
+
 /// Refuses images for a model of clips.
 fn clips(name: &str, shape: &[usize]) -> Result<(), TrainError> {
     match shape.len() {
         3 => Err(TrainError::setting(
             "model.name",
             format!("{name} takes clips, and the data are images"),
-            "choose another model: there is no data format of clips yet",
+            "choose another model, or data.format = \"clip-folder\"",
         )),
         _ => Ok(()),
     }
@@ -172,9 +185,13 @@ mod tests {
         let plan = ModelPlan::check(&spec).unwrap();
         let graph = architecture(&plan, None, &[3, 4, 32, 32], 5, ModelTokens::All).unwrap();
         assert_eq!(graph.output_shape(), [5]);
+        let images = ModelSpec { name: Some("small-cnn".to_owned()), ..ModelSpec::default() };
+        let images = ModelPlan::check(&images).unwrap();
+        let error = architecture(&images, None, &[3, 4, 32, 32], 5, ModelTokens::All).unwrap_err();
+        assert_eq!(error.to_string(), "model.name: small-cnn takes images, and the data are clips");
         let error = architecture(&plan, None, &[3, 32, 32], 5, ModelTokens::All).unwrap_err();
         assert_eq!(error.to_string(), "model.name: mvit-v2-s takes clips, and the data are images");
-        assert!(error.hint().unwrap().contains("no data format of clips"));
+        assert!(error.hint().unwrap().contains("clip-folder"));
     }
 
     #[test]

@@ -61,7 +61,8 @@ fn facts(name: &'static str) -> Result<ModelFacts, TrainError> {
     })
 }
 
-/// The input and the number of classes of the data for which a model is known: MNIST, CIFAR-10, Cityscapes, Kinetics-400, ImageNet.
+/// The input and the number of classes of the data for which a model is known: MNIST, CIFAR-10, moving shapes,
+/// Cityscapes, Kinetics-400, ImageNet.
 pub(crate) fn usual(name: &str) -> (&'static [usize], usize) {
     match name {
         "linear" | "small-cnn" => (&[1, 28, 28], 10),
@@ -69,6 +70,7 @@ pub(crate) fn usual(name: &str) -> (&'static [usize], usize) {
         _ if name.starts_with("wrn-") => (&[3, 32, 32], 10),
         "small-fcn" => (&[3, 512, 512], 19),
         _ if name.starts_with("deeplab-") || name.starts_with("psp-net-") => (&[3, 512, 512], 19),
+        "small-clip" => (&[3, 8, 32, 32], 6),
         "mvit-v2-s" => (&[3, 16, 224, 224], 400),
         "mvit-v2-b" => (&[3, 32, 224, 224], 400),
         _ => (&[3, 224, 224], 1000),

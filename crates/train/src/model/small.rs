@@ -1,6 +1,6 @@
 //! Models small enough to train from scratch in a minute.
 
-use dapple_graph::op::{Activation, Reshape, Upsample};
+use dapple_graph::op::{Activation, AdaptiveAvgPool, Reshape, Upsample};
 use dapple_graph::{ConvSpec, Graph, GraphBuilder, GraphError, Init, Loss, NodeId, Window};
 
 const LOSS: Loss = Loss::CrossEntropy { label_smoothing: 0.0 };
@@ -27,6 +27,22 @@ pub(super) fn fully_convolutional(shape: &[usize], classes: usize) -> Result<Gra
         [_, height, width] => b.add("upsample", Upsample([height, width]), &[x])?,
         _ => x,
     };
+    builder.finish(output, LOSS)
+}
+
+/// A class for a clip from 70 thousand parameters: four convolutions of three frames by three by three pixels, the first of which halves the
+/// frames' sides and the next two the clip's length as well, and the mean over all positions. Clips may have any length and size.
+pub(super) fn clip_network(shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
+    let mut builder = GraphBuilder::new(shape);
+    let b = &mut builder;
+    let window = |stride: [usize; 3]| Window { stride: stride.to_vec(), ..Window::new(3, 3).padding(1) };
+    let x = active(b, "1", b.input(), 16, window([1, 2, 2]))?;
+    let x = active(b, "2", x, 32, window([2, 2, 2]))?;
+    let x = active(b, "3", x, 32, window([2, 2, 2]))?;
+    let x = active(b, "4", x, 32, window([1, 1, 1]))?;
+    let x = b.add("pool", AdaptiveAvgPool(vec![1; 3]), &[x])?;
+    let x = b.add("flatten", Reshape(vec![32]), &[x])?;
+    let output = b.linear("fc", x, classes, Init::UniformFanIn, Init::Constant(0.0))?;
     builder.finish(output, LOSS)
 }
 

@@ -10,7 +10,7 @@ use dapple_plan::{Look, PlanSpec};
 use super::among::{SharedPlan, compare, digest_of, ready};
 use super::keys::Keys;
 use super::loaders::StepLoaders;
-use super::shown::ShownRecords;
+use super::shown::ShownPasses;
 use crate::checkpoint::Checkpoint;
 use crate::error::{TrainError, one_line};
 use crate::evaluation::Evaluator;
@@ -126,8 +126,7 @@ impl Follower {
 
 /// This rank's part of the records of all steps from one on. Ranks make no features, so records are shown as they are.
 fn prepare(prepared: &Prepared, keys: &Keys, step: u64) -> Result<StepLoaders, TrainError> {
-    let records = &prepared.data.train;
-    let sampler = Sampler::new(prepared.plan(), records.len(), keys.sampling.clone())?;
-    let shown = ShownRecords { records: Arc::clone(records), views: prepared.views.clone() };
-    StepLoaders::new(prepared, keys, (shown, &sampler), step, 1)?.prepared()
+    let sampler = Sampler::new(prepared.plan(), prepared.data.train.len(), keys.sampling.clone())?;
+    let shown = ShownPasses::of_records(prepared)?;
+    StepLoaders::new((prepared, keys), shown, &sampler, step..prepared.plan().steps(), 1)?.prepared()
 }

@@ -1,11 +1,14 @@
 //! The records of a run's steps, from where they lie to microbatches.
 
-use dapple_data::{Loader, RecordPart, Sampler};
+use std::ops::Range;
+
+use dapple_data::{Loader, Sampler};
 
 use super::keys::Keys;
 use super::loader_options;
-use super::shown::ShownRecords;
+use super::shown::{ShownPasses, ShownRecords};
 use crate::error::TrainError;
+use crate::masked::MaskedPasses;
 use crate::prepare::Prepared;
 use crate::step::{StepKeys, Taken, Trainer};
 
@@ -16,42 +19,36 @@ pub(super) struct StepLoaders {
 }
 
 impl StepLoaders {
-    /// Loads the steps of a run that are left: this process's part of them, if several share the run.
+    /// Loads these steps for a machine of so many cards: this process's part of them, if several share the run.
     ///
     /// # Guarantee
     /// If the plan says that public parts come from a batch of their own, which records these are and how they are shown follows from keys
     /// that nothing else is drawn with. Otherwise they are the records whose private parts are seen, in the same views.
     pub(super) fn new(
-        prepared: &Prepared,
-        keys: &Keys,
-        (shown, sampler): (ShownRecords, &Sampler),
-        step: u64,
+        (prepared, keys): (&Prepared, &Keys),
+        shown: ShownPasses,
+        sampler: &Sampler,
+        steps: Range<u64>,
         cards: usize,
     ) -> Result<Self, TrainError> {
-        let steps = step..prepared.plan().steps();
         let options = loader_options(prepared, cards);
-        let load = |views, sampler, keys| {
-            Loader::train(shown.records.clone(), sampler, views, keys, steps.clone(), options)
+        let load = |ShownRecords { records, views }, sampler, keys| {
+            Loader::train(records, sampler, views, keys, steps.clone(), options)
         };
-        let Some(passes) = &prepared.masked else {
-            return Ok(Self {
-                own: load(shown.views.clone(), sampler.clone(), keys.loader.clone())?,
-                public: None,
-            });
-        };
-        let private = passes.views(&shown.views, RecordPart::Private)?;
-        let public = passes.views(&shown.views, RecordPart::Public)?;
-        let (public_sampler, public_keys) = match passes.decoupled() {
-            true => {
+        let ShownPasses { own, public } = shown;
+        let decoupled = prepared.masked.as_ref().is_some_and(MaskedPasses::decoupled);
+        let load_public = |public: ShownRecords| {
+            if decoupled {
                 let key = keys.public_sampling.clone();
-                let sampler = Sampler::new(prepared.plan(), shown.records.len(), key)?;
-                (sampler, keys.public_loader.clone())
+                let sampler = Sampler::new(prepared.plan(), public.records.len(), key)?;
+                load(public, sampler, keys.public_loader.clone())
+            } else {
+                load(public, sampler.clone(), keys.loader.clone())
             }
-            false => (sampler.clone(), keys.loader.clone()),
         };
         Ok(Self {
-            own: load(private, sampler.clone(), keys.loader.clone())?,
-            public: Some(load(public, public_sampler, public_keys)?),
+            public: public.map(load_public).transpose()?,
+            own: load(own, sampler.clone(), keys.loader.clone())?,
         })
     }
 

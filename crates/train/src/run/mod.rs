@@ -23,6 +23,7 @@ use crate::checkpoint::{Checkpoint, CheckpointPlace};
 use crate::device::Planned;
 use crate::error::TrainError;
 use crate::evaluation::{Evaluation, Evaluator};
+use crate::features::FeatureShelf;
 use crate::files;
 use crate::folder::Folder;
 use crate::ledger::{History, Ledger, LedgerEntry};
@@ -87,9 +88,27 @@ pub fn start_within(
     budget: Option<&Within>,
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, TrainError> {
+    start_beside(request, out, (budget, &FeatureShelf::default()), observer)
+}
+
+/// As [`start_within`], beside other runs of this process that may have the same frozen trunk and the same records: what it makes of these is
+/// computed once for all.
+///
+/// # Guarantee
+/// That of [`start_within`].
+///
+/// # Errors
+/// As [`start_within`].
+pub fn start_beside(
+    request: &Request,
+    out: &Path,
+    (budget, shelf): (Option<&Within>, &FeatureShelf),
+    observer: &mut dyn Observer,
+) -> Result<RunOutcome, TrainError> {
     let prepared = Prepared::new(request)?;
     prepared.check_records()?;
-    Run::create(prepared, out, budget)?.carry_through(observer)
+    let run = Run::create(prepared, out, budget)?;
+    Run { shelf: shelf.clone(), ..run }.carry_through(observer)
 }
 
 /// Goes on with a run that was stopped or killed. A run that is complete is left as it is.
@@ -128,7 +147,21 @@ pub fn resume_within(
     budget: Option<&Within>,
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, TrainError> {
-    Run::again(OldRun::open(folder, performance)?, budget)?.carry_through(observer)
+    resume_beside(folder, performance, (budget, &FeatureShelf::default()), observer)
+}
+
+/// As [`resume_within`], beside other runs of this process, as in [`start_beside`].
+///
+/// # Errors
+/// As [`resume_within`].
+pub fn resume_beside(
+    folder: &Path,
+    performance: &Performance,
+    (budget, shelf): (Option<&Within>, &FeatureShelf),
+    observer: &mut dyn Observer,
+) -> Result<RunOutcome, TrainError> {
+    let run = Run::again(OldRun::open(folder, performance)?, budget)?;
+    Run { shelf: shelf.clone(), ..run }.carry_through(observer)
 }
 
 /// A run that this process holds.
@@ -155,6 +188,8 @@ struct Run {
     notes: Vec<String>,
     /// What a budget has set aside for the run.
     share: Option<Share>,
+    /// Features that other runs of this process may have made.
+    shelf: FeatureShelf,
 }
 
 impl Run {
@@ -251,8 +286,8 @@ impl Run {
             return Ok(());
         };
         self.order(RankOrder::Prepare(self.step));
-        let (step, cards) = (self.step, self.trainer.cards());
-        let loaders = StepLoaders::new(&self.prepared, &self.keys, (shown, &sampler), step, cards);
+        let (drawn_from, cards) = ((&self.prepared, &self.keys), self.trainer.cards());
+        let loaders = StepLoaders::new(drawn_from, shown, &sampler, self.step..steps, cards);
         // A fault in the first records should cost no step.
         let loaders = loaders.and_then(StepLoaders::prepared);
         if let Some(ranks) = &self.prepared.ranks {

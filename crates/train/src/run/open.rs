@@ -17,6 +17,7 @@ use crate::description::ModelDescription;
 use crate::digest;
 use crate::error::TrainError;
 use crate::evaluation::{Evaluation, Evaluator};
+use crate::features::FeatureShelf;
 use crate::files::{self, Access};
 use crate::folder::Folder;
 use crate::ledger::{History, Ledger, LedgerEntry, LedgerError, Start};
@@ -140,6 +141,7 @@ impl Run {
             norms,
             notes,
             share: None,
+            shelf: FeatureShelf::default(),
         })
     }
 }

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use dapple_data::{Dataset, Loader, Opened, PurposeKey, Sampler, SubmodelLaw, open};
+use dapple_data::{Dataset, Opened, PurposeKey, Sampler, SubmodelLaw, open};
 use dapple_geometry::Mask;
 use dapple_graph::{DropoutUnits, Graph, GraphError, Parameters};
-use dapple_plan::spec::{ModelSpec, OptimiserSpec, PlanSpec, PredictionModel, TrainSpec};
+use dapple_plan::spec::{MaskedPass, ModelSpec, OptimiserSpec, PlanSpec, PredictionModel, TrainSpec};
 use dapple_plan::{
-    Certificate, Conduct, DataLimits, DataPlan, EvaluationPlan, GradientBound, LearningRate, ModelPlan,
-    OptimiserPlan, PerformancePlan, Plan, RecordOrigin, Relation, SubmodelPlan, TrainingPlan, ViewPlan,
+    Certificate, Conduct, DataLimits, DataPlan, EvaluationPlan, GradientBound, LearningRate, MaskedPlan,
+    ModelPlan, OptimiserPlan, PerformancePlan, Plan, RecordOrigin, SubmodelPlan, TrainingPlan, ViewPlan,
 };
 use dapple_private::draw_unit_masks;
 
 use super::keys::Keys;
-use super::loader_options;
+use super::loaders::StepLoaders;
+use super::shown::ShownPasses;
 use crate::error::TrainError;
+use crate::masked::MaskedPasses;
 use crate::model::Blueprint;
 use crate::prepare::{Prepared, Request, checked, read_from, solve, views};
 use crate::split::TrainedSplit;
@@ -54,13 +56,6 @@ pub fn complete(request: &Request) -> Result<Completed, TrainError> {
     }
     solve(&mut spec, &masks)?;
     let (plan, certificate) = checked(&spec, &masks)?;
-    if plan.relation() == Relation::Masked {
-        return Err(TrainError::setting(
-            "privacy.relation",
-            "steps on private and public parts of records are not rehearsed",
-            "use patch or replace",
-        ));
-    }
     let certificate = certificate.ok_or_else(|| {
         TrainError::setting("train.private", "a run without privacy promises nothing", "leave it out")
     })?;
@@ -83,6 +78,7 @@ impl Completed {
         let model = ModelSpec { name: Some("the model of a rehearsal".to_owned()), ..ModelSpec::default() };
         let optimiser = OptimiserSpec { learning_rate: Some(learning_rate), ..OptimiserSpec::default() };
         let ViewPlan { size, flip, .. } = self.data.views;
+        let masked = MaskedPlan::check(&self.plan, &self.spec, records.target_kind())?;
         Ok(TrainingPlan {
             privacy: self.plan.clone(),
             data: DataPlan {
@@ -97,7 +93,8 @@ impl Completed {
             model: ModelPlan::check(&model)?,
             // The caller's model tells its blocks.
             submodels: None,
-            masked: None,
+            // The caller's model tells no tokens apart.
+            masked: masked.map(|masked| MaskedPlan { pass: Some(MaskedPass::Blank), ..masked }),
             clipping: self.clipping,
             optimiser: OptimiserPlan::check(&optimiser)?,
             schedule: LearningRate::check(&optimiser, self.plan.steps())?,
@@ -131,7 +128,7 @@ impl RehearsedDraw {
 /// ledger or an evaluation. Never use it on anybody's records: what it releases is not counted.
 pub struct Rehearsal {
     trainer: Trainer,
-    loader: Loader,
+    loaders: StepLoaders,
     keys: StepKeys,
     /// What a record draws in each step, if the plan splits the model.
     draw: Option<RehearsedDraw>,
@@ -142,7 +139,8 @@ pub struct Rehearsal {
 impl Rehearsal {
     /// A rehearsal before its first step. `pool` holds the images that stand beside records where the plan shows any. `model` makes a model
     /// and its first weights for views of a shape, and plain gradient descent trains it at this learning rate. If the plan splits the model,
-    /// all its blocks are dealt out to the submodels, or its dropout layers at one half make them. Views are mirrored and resized as the plan says, but neither augmented nor normalised: both only
+    /// all its blocks are dealt out to the submodels, or its dropout layers at one half make them. Private and public parts of records, which
+    /// `records` must tell apart where the plan does, are shown with the other part blank. Views are mirrored and resized as the plan says, but neither augmented nor normalised: both only
     /// process what a view shows, so an attack gains nothing from them.
     ///
     /// # Errors
@@ -164,10 +162,11 @@ impl Rehearsal {
             .collect::<Result<Vec<_>, _>>()?;
         training.submodels = SubmodelLaw::of(&training.privacy.parts()[0])
             .map(|_| SubmodelPlan { blocks: graphs[0].block_names(), predict: PredictionModel::All });
+        let (blueprint, classes) = (Blueprint::unread(&training.model), data.train.classes() as usize);
         let prepared = Prepared {
             split: TrainedSplit::of(&training),
-            masked: None,
-            blueprint: Blueprint::unread(&training.model),
+            masked: MaskedPasses::of(&training, &blueprint, &views, classes, &parameters)?,
+            blueprint,
             notes: Vec::new(),
             ranks: None,
             training,
@@ -186,15 +185,10 @@ impl Rehearsal {
         let units = prepared.split.as_ref().and_then(|split| split.units(&prepared.graphs[0]));
         let submodels = law.map(|law| RehearsedDraw::Submodels(law, keys.loader.submodels.clone()));
         let masks = units.map(|units| RehearsedDraw::Masks(units, keys.step.units.clone()));
-        let loader = Loader::train(
-            Arc::clone(&prepared.data.train),
-            Sampler::new(prepared.plan(), prepared.data.train.len(), keys.sampling)?,
-            prepared.views.clone(),
-            keys.loader,
-            0..steps,
-            loader_options(&prepared, trainer.cards()),
-        )?;
-        Ok(Self { trainer, loader, keys: keys.step, draw: submodels.or(masks), step: 0, steps })
+        let sampler = Sampler::new(prepared.plan(), prepared.data.train.len(), keys.sampling.clone())?;
+        let shown = ShownPasses::of_records(&prepared)?;
+        let loaders = StepLoaders::new((&prepared, &keys), shown, &sampler, 0..steps, trainer.cards())?;
+        Ok(Self { trainer, loaders, keys: keys.step, draw: submodels.or(masks), step: 0, steps })
     }
 
     /// Takes the next step and returns the weights after it; `None` once all steps are taken.
@@ -205,8 +199,8 @@ impl Rehearsal {
         if self.step == self.steps {
             return Ok(None);
         }
-        self.trainer
-            .step(&mut self.loader, None, &self.keys, self.step)
+        self.loaders
+            .step(&mut self.trainer, &self.keys, self.step)
             .map_err(|source| TrainError::Step { step: self.step + 1, source: Box::new(source) })?;
         self.step += 1;
         self.trainer.weights().map(Some)

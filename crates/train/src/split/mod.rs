@@ -56,7 +56,7 @@ impl TrainedSplit {
         match self {
             // What follows a trunk is no sequence of blocks.
             Self::Blocks(_) => None,
-            Self::Units(_) => graph.halves_before_dropout(),
+            Self::Units(_) => graph.halves(),
         }
     }
 

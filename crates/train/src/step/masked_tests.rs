@@ -11,13 +11,22 @@ const CLIP: f64 = 0.7;
 const BATCH: u64 = 6;
 const SIDE: usize = 16;
 
-/// A plan on pictures of which private and public pixels show what these numbers say.
+/// A plan on pictures, or on clips if it names frames, of which private and public pixels show what these numbers say.
 fn request(folder: &std::path::Path, numbers: (usize, usize), rest: &str) -> Request {
-    common::write_parted(folder, 12, SIDE, numbers);
+    let format = match rest.contains("frames = ") {
+        true => {
+            common::write_parted_clips(folder, 12, SIDE, numbers);
+            "clip-folder"
+        }
+        false => {
+            common::write_parted(folder, 12, SIDE, numbers);
+            "image-folder"
+        }
+    };
     let train = folder.join("train").display().to_string();
     let masks = folder.join("masks").display().to_string();
     let text = format!(
-        "[data]\nformat = 'image-folder'\ntrain = '{train}'\nmasks = '{masks}'\nmean = [0.4]\nstd = [0.25]\nDATA\n\
+        "[data]\nformat = '{format}'\ntrain = '{train}'\nmasks = '{masks}'\nmean = [0.4]\nstd = [0.25]\nDATA\n\
          [optimiser]\nlearning_rate = 1.0\n[sampling]\nbatch = {BATCH}\nsteps = 2\n\
          [privacy]\nrelation = 'masked'\nmax_grad_norm = {CLIP}\nnoise_multiplier = 1.0\ndelta = 1e-5\n[performance]\nthreads = 2\n"
     );
@@ -69,7 +78,7 @@ fn gradient(
 }
 
 /// Models with their ways to see a part, with padding, crops, resizing, mirroring and augmentations.
-const MODELS: [&str; 5] = [
+const MODELS: [&str; 7] = [
     "flip = true\naugment = ['affine degrees=20 translate=0.1', 'sharpness 0:2']----\
      [model]\nname = 'vit-ti-8'\n[pipeline]\nviews = 2\npad = 3\npad_mode = 'reflect'\ncrop = [16, 16]\n",
     "size = [24, 16]\naugment = ['colour-jitter brightness=0.4 saturation=0.2 hue=0.1', 'cutout 4x4']----\
@@ -78,6 +87,10 @@ const MODELS: [&str; 5] = [
      [model]\nname = 'small-hybrid'\n[pipeline]\npad = 2\ncrop = [16, 16]\n",
     "size = [28, 28]\n----[model]\nname = 'small-cnn'\n[masked]\npass = 'blank'\n[pipeline]\noperations = ['blur 1']\n",
     "----[model]\nname = 'vit-ti-8'\n[masked]\npass = 'blank'\n",
+    "frames = 4\nflip = true\naugment = ['colour-jitter brightness=0.4 contrast=0.3 saturation=0.2', 'rand-augment 2 9']----\
+     [model]\nname = 'small-clip'\n[pipeline]\npad = 2\npad_mode = 'wrap'\nviews = 2\ncrop = [13, 12]\n",
+    "frames = 2\nflip = true\nsize = [32, 32]\naugment = ['affine degrees=20', 'equalize p=0.5']----\
+     [model]\nname = 'mvit-v2-s'\n[pipeline]\ncrop = [13, 13]\n",
 ];
 
 #[test]
@@ -138,6 +151,26 @@ fn a_step_is_the_sum_of_both_parts() {
         }
         assert!(public.iter().any(|value| *value != 0.0) && private.iter().any(|value| *value != 0.0));
     }
+}
+
+/// Views of 16x8 and of 8x16 with the shares of their tokens are equally long, and each phase still has a model for its own.
+#[test]
+fn each_phase_sees_its_own_views() {
+    let folder = tempfile::tempdir().unwrap();
+    let phases = "# Views have the size of the crop.\n----[model]\nname = 'vit-ti-8'\n\
+        [[phases]]\nsteps = 1\ncrop = [16, 8]\n[[phases]]\nsteps = 1\ncrop = [8, 16]\n";
+    let mut request = request(folder.path(), (1, 2), phases);
+    request.spec.sampling.steps = None;
+    let prepared = Prepared::new(&request).unwrap();
+    let own = &prepared.masked.as_ref().unwrap().graphs().unwrap()[1];
+    let mut trainer = Trainer::new(&prepared, &mut Vec::new()).unwrap();
+    let sample: Vec<f32> = (0..own.input_shape()[0]).map(|at| (at % 17) as f32 / 17.0).collect();
+    let options = CpuOptions { threads: 1, ..CpuOptions::default() };
+    let want =
+        CpuExecutor::new(own, options).unwrap().load(&prepared.parameters).unwrap().forward(&sample).unwrap();
+    trainer.enter(1).unwrap();
+    let got = trainer.executor.load(&prepared.parameters).unwrap().forward(&sample).unwrap();
+    assert_eq!(got, want);
 }
 
 #[test]

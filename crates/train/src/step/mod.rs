@@ -31,8 +31,8 @@ pub(crate) struct Trainer {
     executor: Box<dyn Executor>,
     /// Runs the whole model, if the other executor trains on features or on subsets of tokens.
     whole: Option<Box<dyn Executor>>,
-    /// The shape of views that the executor takes.
-    shape: Vec<usize>,
+    /// The phase whose graph the executor runs.
+    entered: usize,
     /// What was learned. If a GPU computes, this is out of date until it is fetched.
     learned: Learned,
     rate: LearningRate,
@@ -144,7 +144,7 @@ impl Trainer {
         let learned =
             Learned { clip, ..Learned::new(&settings, executor.layout(), prepared.parameters.clone()) };
         Ok(Self {
-            shape: parts[0].graph.input_shape().to_vec(),
+            entered: 0,
             parts,
             machine,
             executor,
@@ -232,15 +232,16 @@ impl Trainer {
         found
     }
 
-    /// Gets ready for a phase of the plan. Only another size of views needs another executor.
+    /// Gets ready for a phase of the plan. Only another graph needs another executor. Equal shapes of samples do not tell, because an image
+    /// and the shares of its tokens lie in one vector, which may be as long for views of another shape.
     fn enter(&mut self, phase: usize) -> Result<(), TrainError> {
         let TrainerPart { graph, submodels, .. } = &self.parts[phase];
-        if self.shape != graph.input_shape() {
+        if self.entered != phase && self.parts[self.entered].graph != *graph {
             self.executor.fetch(&mut self.learned)?;
             // The first executor settled the machine, so there is nothing to note.
             self.executor = self.machine.executor(graph, submodels, &mut Vec::new())?;
-            self.shape = graph.input_shape().to_vec();
         }
+        self.entered = phase;
         Ok(())
     }
 
@@ -249,8 +250,9 @@ impl Trainer {
     pub(crate) fn train_behind(&mut self, rest: Graph) -> Result<(), TrainError> {
         self.executor.fetch(&mut self.learned)?;
         let executor = self.machine.executor(&rest, &[], &mut Vec::new())?;
-        self.whole = Some(std::mem::replace(&mut self.executor, executor));
-        self.shape = rest.input_shape().to_vec();
+        let before = std::mem::replace(&mut self.executor, executor);
+        // What trained on subsets of tokens before is no whole model.
+        self.whole.get_or_insert(before);
         let part = &mut self.parts[0];
         part.units = part.units.is_some().then(|| rest.dropout_units());
         part.graph = rest;
@@ -284,6 +286,12 @@ impl Trainer {
         self.executor.fetch(&mut self.learned)?;
         let executor = self.whole.as_mut().unwrap_or(&mut self.executor);
         Ok((&mut **executor, self.learned.weights()))
+    }
+
+    /// The executor of what follows a frozen trunk, and the weights to run it with.
+    pub(crate) fn behind_trunk(&mut self) -> Result<(&mut dyn Executor, &Parameters), TrainError> {
+        self.executor.fetch(&mut self.learned)?;
+        Ok((&mut *self.executor, self.learned.weights()))
     }
 
     /// Number of updates so far.

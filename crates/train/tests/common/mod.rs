@@ -83,6 +83,36 @@ pub(crate) fn write_parted(folder: &Path, pictures: usize, side: usize, (private
     }
 }
 
+/// Clips of four classes below `train`, and below `masks` the masks of each: a rectangle that moves from frame to frame. Every fourth clip has
+/// no private pixel, and in every fourth all are private. What private and public pixels show follows from a number each.
+pub(crate) fn write_parted_clips(folder: &Path, clips: usize, side: usize, numbers: (usize, usize)) {
+    const FRAMES: usize = 5;
+    for i in 0..clips {
+        let is_private = |frame: usize, x: usize, y: usize| match i % 4 {
+            0 => false,
+            1 => true,
+            _ => (frame + i..frame + i + side / 2).contains(&(x + i)) && y > side / 4 && y < side / 2 + frame,
+        };
+        let (mut values, mut masks) = (Vec::new(), Vec::new());
+        for at in 0..FRAMES * side * side {
+            let (frame, x, y) = (at / (side * side), at % side, at / side % side);
+            let private = is_private(frame, x, y);
+            masks.push(u8::from(private));
+            let number = if private { numbers.0 } else { numbers.1 };
+            let value = |channel: usize| {
+                (number * 101 + i * 37 + x * 11 + frame * 29 + y * (i % 4) * 53 + channel * 71 * number) % 256
+            };
+            values.extend((0..3).map(|channel| value(channel) as u8));
+        }
+        for (name, shape, values) in [("train", ", 3", values), ("masks", "", masks)] {
+            fs::create_dir_all(folder.join(format!("{name}/{}", i % 4))).unwrap();
+            let shape = format!("{FRAMES}, {side}, {side}{shape}");
+            fs::write(folder.join(format!("{name}/{}/{i:03}.npy", i % 4)), npy("|u1", &shape, &values))
+                .unwrap();
+        }
+    }
+}
+
 /// A grey or coloured picture as a PNG file.
 fn write_png(path: &Path, colour: png::ColorType, side: u32, values: &[u8]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();

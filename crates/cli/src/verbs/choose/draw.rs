@@ -31,13 +31,7 @@ struct Kept {
 pub(super) struct Done {
     /// `None` if training diverged.
     pub(super) score: Option<f64>,
-    pub(super) mean_iou: bool,
-}
-
-impl Done {
-    pub(super) fn measure(self) -> Measure {
-        if self.mean_iou { Measure::MeanIou } else { Measure::Accuracy }
-    }
+    pub(super) measure: Measure,
 }
 
 /// The repetitions of a choice.
@@ -136,13 +130,13 @@ fn repeat(candidate: &Candidate, folder: &Path, name: &str, quiet: bool) -> Resu
             let last = run_page::evaluations(folder)?.pop();
             let score = last.map(|line| line.evaluation.score());
             let score = score.ok_or_else(|| Failure::run("a repetition was not evaluated"))?;
-            Ok(Done { score: Some(score.value), mean_iou: score.measure == Measure::MeanIou })
+            Ok(Done { score: Some(score.value), measure: score.measure })
         }
         // Diverging is a result like any other, and the worst one.
         Err(TrainError::Step { source, .. })
             if matches!(*source, TrainError::Private(StepError::NotFinite { .. })) =>
         {
-            Ok(Done { score: None, mean_iou: false })
+            Ok(Done { score: None, measure: Measure::Accuracy })
         }
         Err(error) => Err(error.into()),
     }

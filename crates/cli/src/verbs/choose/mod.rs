@@ -149,7 +149,7 @@ fn candidates(arguments: &Arguments) -> Result<Vec<Candidate>, Failure> {
 /// Refuses plans for which the price would not hold.
 fn refuse(base: &Request) -> Result<(), Failure> {
     let (data, train) = (&base.spec.data, &base.spec.train);
-    let embedded = matches!(data.format, Some(DataFormat::FashionScenes | DataFormat::StreetScenes));
+    let embedded = data.format.is_some_and(DataFormat::is_embedded);
     if data.validation.is_some() || (data.test.is_none() && !embedded) {
         return Err(Failure::request(
             "data.test: runs are chosen by a score on public records, and the plan names none",

@@ -42,7 +42,7 @@ pub(super) fn best(
         let score = done.score.unwrap_or(f64::NEG_INFINITY);
         // Of equals the first counts. Repetitions come in random order, so it may be any of them.
         if best.is_none_or(|(.., other, _)| score > other) {
-            best = Some((number, candidate, score, done.measure().name()));
+            best = Some((number, candidate, score, done.measure.name()));
         }
     }
     let chosen = match best {

@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn measure(arguments: &Arguments) -> Result<Vec<Measured>, Failure> {
     let seeds = 1..=arguments.seeds;
-    let settings = Level::ALL.into_iter().flat_map(|level| seeds.clone().map(move |seed| (level, seed)));
+    let settings = scenes::LEVELS.into_iter().flat_map(|level| seeds.clone().map(move |seed| (level, seed)));
     let planned = |(level, seed): (Level, u64)| {
         let mut spec = plan(level, arguments)?;
         spec.model.seed = Some(seed);
@@ -99,7 +99,7 @@ fn measure(arguments: &Arguments) -> Result<Vec<Measured>, Failure> {
         Experiment { place: &arguments.out, jobs: None, watch: &Screen::new(arguments.output.quiet) }
             .carry_out(&runs)?;
     let together = finished.chunks(usize::try_from(arguments.seeds).unwrap_or(usize::MAX));
-    Level::ALL.into_iter().zip(together).map(|(level, runs)| measured(level, runs)).collect()
+    scenes::LEVELS.into_iter().zip(together).map(|(level, runs)| measured(level, runs)).collect()
 }
 
 fn measured(level: Level, runs: &[FinishedRun]) -> Result<Measured, Failure> {

@@ -115,6 +115,16 @@ fn refuse(arguments: &Arguments, base: &Request, epsilons: &[f64]) -> Result<(),
             "give --patch WxH or region.patch in the plan, or leave the method out of --methods",
         ));
     }
+    let tokens = arguments.methods.iter().find(|method| method.level() == Some(Level::Tokens));
+    if let Some(method) = tokens.filter(|_| base.spec.data.masks.is_none()) {
+        return Err(Failure::request(
+            format!(
+                "method {} protects private parts, and the plan does not say which they are",
+                method.name()
+            ),
+            "give data.masks in the plan, or leave the method out of --methods",
+        ));
+    }
     if arguments.methods.contains(&Method::NoisyPixels) && base.spec.pipeline.pixel_noise.is_none() {
         return Err(Failure::request(
             "method noisy-pixels adds noise to pixels, and the plan does not say how much",
@@ -122,7 +132,7 @@ fn refuse(arguments: &Arguments, base: &Request, epsilons: &[f64]) -> Result<(),
         ));
     }
     let data = &base.spec.data;
-    let has_test = matches!(data.format, Some(DataFormat::FashionScenes | DataFormat::StreetScenes));
+    let has_test = data.format.is_some_and(DataFormat::is_embedded);
     if !has_test && data.test.is_none() && data.validation.is_none() {
         return Err(Failure::request(
             "data.test: there is nothing to compare the runs on",

@@ -9,17 +9,25 @@ pub(super) fn brightness(view: &mut ViewPlanes<'_>, factor: f32) {
     each(view, |value| (value * factor).clamp(0.0, 1.0));
 }
 
-/// Blends with the mean grey of the view.
+/// Blends each frame with its mean grey.
 pub(super) fn contrast(view: &mut ViewPlanes<'_>, factor: f32) {
-    let pixels = view.pixels();
-    let total: f64 = match colours(view) {
-        Some([red, green, blue]) => {
-            red.iter().zip(green).zip(blue).map(|((r, g), b)| f64::from(grey(*r, *g, *b))).sum()
+    let (pixels, frames) = (view.pixels(), view.frames);
+    let frame = |plane: &[f32], number: usize| plane[number * pixels..][..pixels].to_vec();
+    let grey_of = |view: &mut ViewPlanes<'_>, number: usize| -> f64 {
+        match colours(view) {
+            Some(planes) => {
+                let [red, green, blue] = planes.map(|plane| frame(plane, number));
+                red.iter().zip(green).zip(blue).map(|((r, g), b)| f64::from(grey(*r, g, b))).sum()
+            }
+            None => frame(view.values, number).iter().map(|&value| f64::from(value)).sum(),
         }
-        None => view.values.iter().take(pixels).map(|&value| f64::from(value)).sum(),
     };
-    let share = (total / pixels as f64) as f32 * (1.0 - factor);
-    each(view, |value| (value * factor + share).clamp(0.0, 1.0));
+    for number in 0..frames {
+        let share = (grey_of(view, number) / pixels as f64) as f32 * (1.0 - factor);
+        for plane in view.planes().skip(number).step_by(frames) {
+            plane.iter_mut().for_each(|value| *value = (*value * factor + share).clamp(0.0, 1.0));
+        }
+    }
 }
 
 /// Blends each pixel with its grey; without colours there is nothing to do.
@@ -59,10 +67,11 @@ fn each(view: &mut ViewPlanes<'_>, change: impl Fn(f32) -> f32) {
     view.values.iter_mut().for_each(|value| *value = change(*value));
 }
 
-/// The planes of red, green and blue, if there are three.
+/// The planes of red, green and blue, each with all its frames, if there are three.
 fn colours<'a>(view: &'a mut ViewPlanes<'_>) -> Option<[&'a mut [f32]; 3]> {
-    let mut planes = view.planes();
-    match [planes.next(), planes.next(), planes.next(), planes.next()] {
+    let of_colour = view.pixels() * view.frames;
+    let mut colours = view.values.chunks_exact_mut(of_colour);
+    match [colours.next(), colours.next(), colours.next(), colours.next()] {
         [Some(red), Some(green), Some(blue), None] => Some([red, green, blue]),
         _ => None,
     }

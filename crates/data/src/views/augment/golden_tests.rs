@@ -68,7 +68,7 @@ fn changes_are_those_of_torchvision_and_scipy() {
         let size = Size::new(*width, *height).unwrap();
         let mut ours = values.clone();
         if let Some(change) = case.change(size) {
-            ViewPlanes { values: &mut ours, size }.apply(&change, |_| 0.0, &mut random(0));
+            ViewPlanes { values: &mut ours, size, frames: 1 }.apply(&change, |_| 0.0, &mut random(0));
         }
         for (ours, theirs) in ours.iter().zip(&case.values) {
             // Values up to 1 in single precision, after a few dozen operations; torchvision rounds the places of warps, up to 10

@@ -44,10 +44,12 @@ enum ViewChange {
     Sobel,
 }
 
-/// One view with its size: planes `[channels, height, width]` of values from 0 to 1.
+/// One view with its size: planes `[channels, height, width]` of values from 0 to 1, or `[channels, frames, height, width]` of a clip.
 struct ViewPlanes<'a> {
     values: &'a mut [f32],
     size: Size,
+    /// Frames of a clip; 1 for an image. A change is the same for all frames but for what it takes from the pixels of each.
+    frames: usize,
 }
 
 impl Views {
@@ -90,7 +92,7 @@ impl Views {
     /// Draws the changes of each view and carries them out, pixel noise first. `warped` is told of each warp with the number of its view.
     ///
     /// # Shapes
-    /// `views` is `[views, channels, height, width]`, normalised.
+    /// `views` is `[views, channels, height, width]`, or with `frames` behind `channels`, normalised.
     pub(super) fn change(
         &self,
         random: &mut impl Rng,
@@ -102,7 +104,8 @@ impl Views {
         }
         for (number, view) in views.chunks_exact_mut(self.view_length()).enumerate() {
             self.normalise.undo(view);
-            let mut planes = ViewPlanes { values: view, size: self.output };
+            let frames = self.normalise.frames().unwrap_or(1);
+            let mut planes = ViewPlanes { values: view, size: self.output, frames };
             if let Some(deviation) = self.pixel_noise {
                 noise::add_counted(&mut planes, deviation, random);
             }
@@ -190,7 +193,8 @@ fn cut_out(view: &mut ViewPlanes<'_>, (left, top): (i64, i64), size: Size, cover
     };
     let columns = within(left, size.width(), view.size.width());
     let rows = within(top, size.height(), view.size.height());
-    for (channel, plane) in view.planes().enumerate() {
+    let frames = view.frames;
+    for (plane, channel) in view.planes().zip((0..).map(|plane| plane / frames)) {
         for row in plane.chunks_exact_mut(width).take(rows.end).skip(rows.start) {
             row[columns.clone()].fill(cover(channel));
         }

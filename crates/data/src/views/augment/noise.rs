@@ -87,7 +87,7 @@ mod tests {
             assert!(step <= 1.0 && 1.0 % step == 0.0 && deviation / step <= 8192.0, "{deviation}");
             let mut values: Vec<f32> = (0..1000).map(|i| i as f32 / 999.0).collect();
             let size = dapple_geometry::Size::new(1000, 1).unwrap();
-            let mut planes = ViewPlanes { values: &mut values, size };
+            let mut planes = ViewPlanes { values: &mut values, size, frames: 1 };
             add_counted(&mut planes, deviation, &mut random(8));
             let on = |value: &f32| (f64::from(*value) / step).fract() == 0.0;
             assert!(values.iter().all(on), "{deviation}");

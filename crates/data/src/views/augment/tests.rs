@@ -197,7 +197,7 @@ fn cutouts_lie_anywhere() {
     // A rectangle of 4x2 around the pixel (0, 3) covers what of it lies inside.
     let mut values = vec![1.0; 20];
     let change = ViewChange::Cutout { left: -2, top: 2, size: Size::new(4, 2).unwrap() };
-    ViewPlanes { values: &mut values, size }.apply(&change, |_| 0.0, &mut random(0));
+    ViewPlanes { values: &mut values, size, frames: 1 }.apply(&change, |_| 0.0, &mut random(0));
     let covered: Vec<usize> = (0..20).filter(|&pixel| values[pixel] == 0.0).collect();
     assert_eq!(covered, [10, 11, 15, 16]);
 }

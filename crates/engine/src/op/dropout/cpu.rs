@@ -10,16 +10,14 @@ use crate::cpu::pointwise;
 
 #[derive(Debug)]
 struct DropoutKernel {
-    rate: f32,
-    /// The number of the node, so that every node makes its own random choices.
+    layer: Dropout,
+    /// The number of the node, by which its masks are known.
     node: usize,
-    /// Whether channels are dropped as a whole.
-    channels: bool,
 }
 
 impl CpuOperation for Dropout {
     fn kernel(&self, node: &LoweredNode<'_>) -> Box<dyn CpuKernel> {
-        Box::new(DropoutKernel { rate: self.rate, node: node.index, channels: self.channels })
+        Box::new(DropoutKernel { layer: *self, node: node.index })
     }
 }
 
@@ -34,11 +32,11 @@ impl DropoutKernel {
         let channels = if form.channels_last { form.shape[0] } else { 1 };
         let positions = form.len() / channels;
         // How many elements, in row-major order, are dropped together.
-        let together = if self.channels { form.len() / form.shape[0] } else { 1 };
-        let factor = 1.0 / (1.0 - self.rate);
+        let together = if self.layer.channels { form.len() / form.shape[0] } else { 1 };
+        let factor = 1.0 / (1.0 - self.layer.rate);
         for (index, (to, from)) in to.iter_mut().zip(from).enumerate() {
             let element = index % channels * positions + index / channels;
-            let kept = dropout.keeps(element / together, self.rate);
+            let kept = dropout.keeps(&self.layer, element / together);
             let value = if kept { from * factor } else { 0.0 };
             *to = if accumulate { *to + value } else { value };
         }

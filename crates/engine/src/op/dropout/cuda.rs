@@ -15,6 +15,8 @@ use crate::cuda::slice::DeviceSlice;
 #[derive(Debug)]
 struct CudaDropoutKernel {
     rate: f32,
+    /// The number of the layer, by which it makes random choices of its own.
+    number: usize,
     together: usize,
 }
 
@@ -28,7 +30,7 @@ impl CudaDropoutKernel {
         (x, y): (DeviceSlice<'_, f32>, DeviceSlice<'_, f32>),
         accumulate: bool,
     ) -> Result<(), CudaError> {
-        let Self { rate, together } = *self;
+        let Self { rate, number, together } = *self;
         let len = run.len(node);
         let n = run.items() * len;
         let units = &run.program.steps.units;
@@ -54,14 +56,14 @@ impl CudaDropoutKernel {
             return kernels::Copy { x, y, n, accumulate }.launch(run.device);
         }
         let keys = run.work.keys();
-        kernels::Dropout { x, y, keys, node, len, together, rate, n, accumulate }.launch(run.device)
+        kernels::Dropout { x, y, keys, node: number, len, together, rate, n, accumulate }.launch(run.device)
     }
 }
 
 impl CudaOperation for Dropout {
     fn kernel(&self, node: &ShapedNode<'_>, _steps: &mut CardSteps) -> Box<dyn CudaKernel> {
         let together = if self.channels { node.positions() } else { 1 };
-        Box::new(CudaDropoutKernel { rate: self.rate, together })
+        Box::new(CudaDropoutKernel { rate: self.rate, number: self.number, together })
     }
 }
 

@@ -12,7 +12,7 @@ fn masked(op: &Dropout, x: &Tensor, context: &ReferenceContext<'_>) -> Tensor {
     }
     // How many values are dropped together.
     let together = if op.channels { x.positions() } else { 1 };
-    let factor = |index: usize| match context.dropout.keeps(index / together, op.rate) {
+    let factor = |index: usize| match context.dropout.keeps(op, index / together) {
         true => 1.0 / (1.0 - f64::from(op.rate)),
         false => 0.0,
     };

@@ -2,7 +2,7 @@
 
 use super::{MAX_CLASSES, SettingError};
 use crate::Relation;
-use crate::spec::{DataFormat, DataSpec};
+use crate::spec::{DataFormat, DataSpec, PrivateThing};
 
 /// The number in label maps that counts for nothing if the plan does not say.
 const IGNORED: u32 = 255;
@@ -32,6 +32,13 @@ pub enum ProgramScenes {
     Fashion,
     /// Streets drawn by the program, with label maps.
     Street,
+    /// Clips of moving shapes drawn by the program.
+    MovingShapes {
+        /// The frames of a clip that are shown.
+        frames: u32,
+        /// What the masks mark.
+        private: PrivateThing,
+    },
 }
 
 /// How records are stored, with everything else that must be known to read the format.
@@ -57,6 +64,11 @@ pub enum StoredFormat {
         train: SessionChoice,
         /// The sessions to evaluate on.
         test: SessionChoice,
+    },
+    /// One folder of clips for each class.
+    Clips {
+        /// The frames of a clip that are shown.
+        frames: u32,
     },
 }
 
@@ -120,6 +132,11 @@ pub enum TargetKind {
     LabelMap,
 }
 
+/// The number of frames of a clip that are shown if the plan does not say.
+const FRAMES: u32 = 16;
+/// The most frames that are shown. More are a mistake: a clip of a minute has fewer.
+const MOST_FRAMES: u32 = 1024;
+
 impl RecordOrigin {
     pub(super) fn check(
         format: DataFormat,
@@ -137,6 +154,15 @@ impl RecordOrigin {
             }
             DataFormat::StreetScenes => {
                 Self::made(ProgramScenes::Street, "street-scenes are drawn by the program", data)
+            }
+            DataFormat::MovingShapes => {
+                let private = data.private.unwrap_or_default();
+                let scenes = ProgramScenes::MovingShapes { frames: frames(data)?, private };
+                Self::made(scenes, "moving-shapes are drawn by the program", data)
+            }
+            DataFormat::ClipFolder => {
+                let format = frames(data).map(|frames| StoredFormat::Clips { frames });
+                Self::stored(format, "folder", data, relation)
             }
             DataFormat::ImageFolder => Self::stored(Ok(StoredFormat::ImageFolder), "folder", data, relation),
             DataFormat::ImageList => Self::stored(Ok(StoredFormat::ImageList), "folder", data, relation),
@@ -182,7 +208,9 @@ impl RecordOrigin {
     pub fn targets(&self) -> Option<TargetKind> {
         match self {
             Self::Caller => None,
-            Self::Program(ProgramScenes::Fashion) => Some(TargetKind::Class),
+            Self::Program(ProgramScenes::Fashion | ProgramScenes::MovingShapes { .. }) => {
+                Some(TargetKind::Class)
+            }
             Self::Program(ProgramScenes::Street) => Some(TargetKind::LabelMap),
             Self::Stored { format, .. } => Some(format.targets()),
         }
@@ -198,7 +226,12 @@ impl RecordOrigin {
 impl StoredFormat {
     fn targets(&self) -> TargetKind {
         match self {
-            Self::ImageFolder | Self::ImageList | Self::Idx | Self::Cifar | Self::Npy => TargetKind::Class,
+            Self::ImageFolder
+            | Self::ImageList
+            | Self::Idx
+            | Self::Cifar
+            | Self::Npy
+            | Self::Clips { .. } => TargetKind::Class,
             Self::ImagePairs(_) | Self::Cityscapes | Self::A2d2 { .. } => TargetKind::LabelMap,
         }
     }
@@ -259,10 +292,25 @@ impl ClassNumbers {
     }
 }
 
+/// The number of frames of a clip that are shown.
+fn frames(data: &DataSpec) -> Result<u32, SettingError> {
+    match data.frames.unwrap_or(FRAMES) {
+        frames @ 1..=MOST_FRAMES => Ok(frames),
+        frames => {
+            let problem = format!("{frames} frames, but from 1 to {MOST_FRAMES} are shown");
+            Err(SettingError::refused("data.frames", problem))
+        }
+    }
+}
+
 /// Refuses keys that mean nothing for this format, because whoever wrote them expects something of them.
 fn refuse_keys(data: &DataSpec, format: DataFormat) -> Result<(), SettingError> {
     let of_pairs = DataFormat::ImagePairs;
     let of_sessions = DataFormat::A2d2;
+    if data.frames.is_some() && !format.is_of_clips() {
+        let problem = format!("{} has images, and only clips have frames", format.name());
+        return Err(SettingError::refused("data.frames", problem));
+    }
     for (given, key, meant) in [
         (data.class_ids.is_some(), "data.class_ids", of_pairs),
         (data.ignore.is_some(), "data.ignore", of_pairs),
@@ -270,6 +318,7 @@ fn refuse_keys(data: &DataSpec, format: DataFormat) -> Result<(), SettingError> 
         (data.class_colours.is_some(), "data.class_colours", of_pairs),
         (data.train_sessions.is_some(), "data.train_sessions", of_sessions),
         (data.test_sessions.is_some(), "data.test_sessions", of_sessions),
+        (data.private.is_some(), "data.private", DataFormat::MovingShapes),
     ] {
         if given && format != meant {
             let problem = format!("it says nothing about {}, only about {}", format.name(), meant.name());

@@ -30,8 +30,7 @@ fn formats_tell_their_targets() {
     assert_eq!(check("train = 'a'").unwrap().origin, RecordOrigin::Caller);
     assert_eq!(RecordOrigin::Caller.targets(), None);
     for format in DataFormat::ALL {
-        let program = matches!(format, DataFormat::FashionScenes | DataFormat::StreetScenes);
-        let train = if program { "" } else { "train = 'a'\nclasses = 3\n" };
+        let train = if format.is_embedded() { "" } else { "train = 'a'\nclasses = 3\n" };
         let data = check(&format!("format = '{}'\n{train}", format.name())).unwrap();
         let maps = matches!(
             format,
@@ -66,6 +65,19 @@ fn what_excludes_each_other_is_refused() {
             "format = 'npy'\ntrain = 'a'\nvalidation = 0.1\nstratified = true",
             "`data.stratified`: under add-remove a record's class is protected, and the split would tell how many each class has; name the records of both parts by lists (image-list)",
         ),
+        (
+            "format = 'npy'\ntrain = 'a'\nframes = 8",
+            "`data.frames`: npy has images, and only clips have frames",
+        ),
+        (
+            "format = 'clip-folder'\ntrain = 'a'\nframes = 0",
+            "`data.frames`: 0 frames, but from 1 to 1024 are shown",
+        ),
+        (
+            "format = 'clip-folder'\nprivate = 'object'",
+            "`data.private`: it says nothing about clip-folder, only about moving-shapes",
+        ),
+        ("format = 'moving-shapes'\ntrain = 'a'", "`data.train`: moving-shapes are drawn by the program"),
         ("format = 'npy'\nignore = [1]", "`data.ignore`: it says nothing about npy, only about image-pairs"),
     ] {
         let error = check(text).unwrap_err();

@@ -72,10 +72,7 @@ impl Segmenter<'_> {
         let MapEvaluation::Sliding { stride } = self.method else {
             return Ok(vec![EvaluationWindow { image, origin: [0, 0], size: whole.size() }]);
         };
-        let [_, height, width] = self.views.shape();
-        let side = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-        let size = Size::named("window", side(width), side(height))
-            .map_err(|source| DataError::Geometry { place: "a window".to_owned(), source })?;
+        let size = self.views.view_size();
         let step = |length: u32| (f64::from(length) * stride).round().clamp(1.0, f64::from(length)) as u32;
         let origins = whole.windows(size, [step(size.width()), step(size.height())]);
         Ok(origins.into_iter().map(|origin| EvaluationWindow { image, origin, size }).collect())

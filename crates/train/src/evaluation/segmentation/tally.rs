@@ -109,6 +109,8 @@ impl PixelTally {
             loss,
             per_class: (0..classes).map(|class| self.confusion.recall(class)).collect(),
             confusion: self.confusion.rows(),
+            class_accuracy: self.confusion.mean_recall(),
+            measure: None,
             overlap: Some(Overlap {
                 // At least one pixel was counted, so at least one class is known.
                 miou: known.iter().sum::<f64>() / known.len().max(1) as f64,

@@ -1,4 +1,4 @@
-//! `mask/theorem1`: what *Masked Differential Privacy* (M in what follows) claims for its noise, and what its run costs.
+//! `mask/theorem1`: what *Masked Differential Privacy* (M) claims for its noise, and what its run costs.
 
 use dapple_plan::masked::claimed_epsilon;
 use dapple_plan::spec::{Delta, PublicGradient};
@@ -137,7 +137,7 @@ struct MaskResults {
 /// The one entry of this paper.
 struct MaskTheorem;
 
-pub(crate) fn all() -> [RegisteredReproduction; 1] {
+pub(super) fn all() -> [RegisteredReproduction; 1] {
     [RegisteredReproduction::new(MaskTheorem)]
 }
 

@@ -1,0 +1,217 @@
+//! Clips on disk: folders of frames, arrays, and video files.
+
+mod frames;
+mod masks;
+mod source;
+#[cfg(test)]
+mod tests;
+
+pub use frames::evenly_spaced;
+pub(crate) use masks::ClipMasks;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use dapple_geometry::{Mask, Size};
+use dapple_plan::number::hexadecimal;
+use sha2::{Digest, Sha256};
+
+use crate::dataset::within;
+use crate::formats::{class_folders, hash_text, same_twice};
+use crate::{DataError, DataLimits, Dataset, Image, MAX_CLASSES, Target};
+use source::ClipSource;
+
+/// Values per pixel of a frame: red, green and blue.
+const CHANNELS: usize = 3;
+
+/// Clips on disk, of which the same number of frames is read, evenly spaced over each.
+#[derive(Debug)]
+pub struct Clips {
+    root: PathBuf,
+    names: Vec<String>,
+    clips: Vec<(ClipSource, u32)>,
+    frames: usize,
+    masks: Option<ClipMasks>,
+    limits: DataLimits,
+    fingerprint: OnceLock<String>,
+}
+
+impl Clips {
+    /// Lists the clips below `root`, which has one folder for each class. In it, a folder of pictures is a clip, and so is an array
+    /// (`.npy`) or a video file. Classes are in the order of their names, and so are the clips of a class. `like` are the classes of
+    /// another data set, so that labels mean the same in both; a class may have no folder then.
+    ///
+    /// # Errors
+    /// A folder that cannot be read, has no class, or has a class without clips; a folder that is none of the classes; a clip that is
+    /// listed twice because of a link.
+    pub fn open(
+        root: &Path,
+        like: Option<&[String]>,
+        frames: usize,
+        limits: &DataLimits,
+    ) -> Result<Self, DataError> {
+        let found = class_folders(root)?;
+        if found.is_empty() {
+            return Err(DataError::Empty { path: root.to_owned(), what: "folder of a class" });
+        }
+        let names = match like {
+            None => found,
+            Some(like) => match found.into_iter().find(|name| !like.contains(name)) {
+                None => like.to_vec(),
+                Some(unknown) => {
+                    let problem = "a class that the training data does not have";
+                    return Err(DataError::malformed(&root.join(unknown), problem));
+                }
+            },
+        };
+        let mut clips = Vec::new();
+        for (class, name) in (0..).zip(&names) {
+            let folder = root.join(name);
+            if !folder.exists() {
+                continue;
+            }
+            let found = clips_in(&folder)?;
+            if found.is_empty() {
+                return Err(DataError::Empty { path: folder, what: "clip" });
+            }
+            clips.extend(found.into_iter().map(|clip| (clip, class)));
+        }
+        Self::of_clips(root, names, clips, frames, limits)
+    }
+
+    /// Clips with the numbers of their classes.
+    fn of_clips(
+        root: &Path,
+        names: Vec<String>,
+        clips: Vec<(ClipSource, u32)>,
+        frames: usize,
+        limits: &DataLimits,
+    ) -> Result<Self, DataError> {
+        if names.len() > MAX_CLASSES as usize {
+            let (path, label) = (root.to_owned(), names.len() as i64 - 1);
+            return Err(DataError::TooManyClasses { path, record: 0, label, limit: MAX_CLASSES });
+        }
+        if clips.is_empty() {
+            return Err(DataError::Empty { path: root.to_owned(), what: "clip" });
+        }
+        same_twice(clips.iter().map(|(clip, _)| clip.path()))?;
+        let (root, limits) = (root.to_owned(), *limits);
+        Ok(Self { root, names, clips, frames, masks: None, limits, fingerprint: OnceLock::new() })
+    }
+
+    /// The same clips with the masks of a folder: those of a clip have its relative path and name.
+    ///
+    /// # Errors
+    /// A clip without masks or with several kinds of them.
+    pub fn with_masks(mut self, folder: &Path) -> Result<Self, DataError> {
+        let stems = (0..self.clips.len()).map(|record| (self.stem(record), self.place(record)));
+        self.masks = Some(ClipMasks::find(folder, stems)?);
+        Ok(self)
+    }
+
+    /// The relative path of a clip without the ending of its file. Folders have no endings.
+    fn stem(&self, record: usize) -> PathBuf {
+        let Some((clip, _)) = self.clips.get(record) else { return PathBuf::new() };
+        let path = clip.path().strip_prefix(&self.root).unwrap_or(clip.path());
+        match clip {
+            ClipSource::Pictures(_) => path.to_owned(),
+            ClipSource::Array(_) => path.with_extension(""),
+        }
+    }
+}
+
+/// Reads frames of one clip, evenly spaced over it.
+///
+/// # Errors
+/// A path that is no clip, and what is wrong with it.
+pub fn read_clip(path: &Path, frames: usize, limits: &DataLimits) -> Result<Image, DataError> {
+    fs::metadata(path).map_err(DataError::io(path))?;
+    let none = || DataError::Empty { path: path.to_owned(), what: "clip" };
+    ClipSource::of(path.to_owned()).ok_or_else(none)?.read(frames, limits)
+}
+
+/// The clips in the folder of a class, in the order of their names. Hidden files and files of other kinds are passed over.
+fn clips_in(folder: &Path) -> Result<Vec<ClipSource>, DataError> {
+    let entries = fs::read_dir(folder).map_err(DataError::io(folder))?;
+    let paths = entries.map(|entry| Ok(entry.map_err(DataError::io(folder))?.path()));
+    let mut paths = paths.collect::<Result<Vec<_>, DataError>>()?;
+    paths.sort();
+    Ok(paths.into_iter().filter_map(ClipSource::of).collect())
+}
+
+impl Dataset for Clips {
+    fn len(&self) -> usize {
+        self.clips.len()
+    }
+
+    fn classes(&self) -> u32 {
+        self.names.len() as u32
+    }
+
+    fn channels(&self) -> usize {
+        CHANNELS
+    }
+
+    fn frames(&self) -> Option<usize> {
+        Some(self.frames)
+    }
+
+    fn image_size(&self) -> Option<Size> {
+        None
+    }
+
+    fn target(&self, record: usize) -> Result<Target, DataError> {
+        within(&self.clips, record).map(|(_, class)| Target::Class(*class))
+    }
+
+    fn read(&self, record: usize) -> Result<Image, DataError> {
+        let clip = within(&self.clips, record)?.0.read(self.frames, &self.limits)?;
+        if self.masks.is_some() { clip.upright(|| self.place(record)) } else { Ok(clip) }
+    }
+
+    fn frame_masks(&self, record: usize, size: Size) -> Result<Option<Vec<Mask>>, DataError> {
+        let Some(masks) = &self.masks else { return Ok(None) };
+        let (clip, _) = within(&self.clips, record)?;
+        masks.read(record, &clip.frame_names(&self.limits)?, self.frames, (size, &self.limits)).map(Some)
+    }
+
+    fn place(&self, record: usize) -> String {
+        let clip = self.clips.get(record);
+        clip.map_or_else(|| format!("record {record}"), |(clip, _)| clip.path().display().to_string())
+    }
+
+    fn name(&self, record: usize) -> Option<String> {
+        let (clip, _) = self.clips.get(record)?;
+        let path = clip.path();
+        Some(path.strip_prefix(&self.root).unwrap_or(path).to_string_lossy().into_owned())
+    }
+
+    /// Of the clips and of every byte of their masks.
+    fn fingerprint(&self) -> Result<String, DataError> {
+        let Some(masks) = &self.masks else { return self.images_fingerprint() };
+        let mut hash = Sha256::new();
+        hash_text(&mut hash, self.images_fingerprint()?.as_bytes());
+        masks.hash(&mut hash, &self.limits)?;
+        Ok(hexadecimal(&hash.finalize()))
+    }
+
+    fn images_fingerprint(&self) -> Result<String, DataError> {
+        if let Some(known) = self.fingerprint.get() {
+            return Ok(known.clone());
+        }
+        let mut hash = Sha256::new();
+        hash.update((self.frames as u64).to_le_bytes());
+        self.names.iter().for_each(|name| hash_text(&mut hash, name.as_bytes()));
+        for (record, (clip, class)) in self.clips.iter().enumerate() {
+            hash_text(&mut hash, self.name(record).unwrap_or_default().as_bytes());
+            hash.update(class.to_le_bytes());
+            clip.hash(&mut hash, &self.limits)?;
+        }
+        Ok(self.fingerprint.get_or_init(|| hexadecimal(&hash.finalize())).clone())
+    }
+
+    fn class_names(&self) -> Option<&[String]> {
+        Some(&self.names)
+    }
+}
