@@ -27,6 +27,8 @@ pub(crate) enum Failure {
     Told,
     /// Somebody asked to stop: exit 130, silently.
     Interrupted,
+    /// The first of several processes tells what went wrong: exit 0, silently, because launchers end all processes when one fails.
+    Followed,
     /// The reader of stdout went away: exit 0, silently.
     BrokenPipe,
 }
@@ -38,6 +40,16 @@ impl Failure {
 
     pub(crate) fn run(message: impl Into<String>) -> Self {
         Self::Run { message: message.into(), hint: None }
+    }
+
+    /// What went wrong, in words, where anything did.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::Request { message, .. } | Self::Run { message, .. } => message.clone(),
+            Self::Help(_) | Self::Told | Self::Interrupted | Self::Followed | Self::BrokenPipe => {
+                "it was asked for something else".to_owned()
+            }
+        }
     }
 
     /// The same failure with a hint.
@@ -60,7 +72,7 @@ impl Failure {
             }
             Self::Told => return ExitCode::FAILURE,
             Self::Interrupted => return ExitCode::from(130),
-            Self::BrokenPipe => return ExitCode::SUCCESS,
+            Self::BrokenPipe | Self::Followed => return ExitCode::SUCCESS,
         };
         let mut stderr = std::io::stderr().lock();
         let (red, cyan, plain) =
@@ -125,6 +137,8 @@ impl From<TrainError> for Failure {
             | TrainError::Data(_)
             | TrainError::Model(_)
             | TrainError::Private(StepError::Device { .. } | StepError::Data(_))
+            | TrainError::Ranks { .. }
+            | TrainError::Mpi(_)
             | TrainError::Exists { .. }
             | TrainError::InTheWay { .. }
             | TrainError::NoRun { .. } => {

@@ -201,7 +201,8 @@ fn scenes(criterion: &mut Criterion) {
         bencher.iter(|| {
             let sampler = Sampler::new(&plan, 4000, keys.purpose(Purpose::Sampling)).unwrap();
             let (views, key) = (vec![views.clone()], LoaderKeys::of(&keys));
-            let options = LoaderOptions { threads: 2, prefetch: 2, microbatch: 0 };
+            let options =
+                LoaderOptions { threads: 2, prefetch: 2, microbatch: 0, ..LoaderOptions::default() };
             let loader = Loader::train(Arc::clone(&dataset), sampler, views, key, 0..8, options).unwrap();
             loader.map(|batch| batch.unwrap().records.len()).sum::<usize>()
         });

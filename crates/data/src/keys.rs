@@ -68,8 +68,8 @@ impl Purpose {
 /// The secret from which all randomness of a run follows.
 ///
 /// # Guarantee
-/// [`MasterKey::from_os`] holds 256 random bits from the operating system. The key can be neither printed nor written, so nobody can
-/// compute the noise again from a file. [`MasterKey::from_seed`] hides nothing from anyone who knows the seed.
+/// [`MasterKey::from_os`] holds 256 random bits from the operating system. The key is neither printed nor written, so nobody can
+/// compute the noise again from a file; only processes that share a run give it to each other ([`MasterKey::to_bytes`]). [`MasterKey::from_seed`] hides nothing from anyone who knows the seed.
 #[derive(Clone)]
 pub struct MasterKey([u8; 32]);
 
@@ -89,6 +89,18 @@ impl MasterKey {
     pub fn from_seed(seed: u64) -> Self {
         let mut key = *b"________dapple deterministic run";
         key[..8].copy_from_slice(&seed.to_le_bytes());
+        Self(key)
+    }
+
+    /// The bytes of the key, for the processes that take the same steps together. They may be given to nobody else, and written nowhere.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; 32] {
+        self.0
+    }
+
+    /// The key of bytes that [`MasterKey::to_bytes`] gave.
+    #[must_use]
+    pub fn from_bytes(key: [u8; 32]) -> Self {
         Self(key)
     }
 

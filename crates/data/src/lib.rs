@@ -45,7 +45,7 @@ pub use dataset::{Dataset, Subset};
 pub use decoded::{Image, Values};
 pub use error::DataError;
 pub use keys::{MasterKey, Purpose, PurposeKey, StepKey};
-pub use loader::{Labels, Loader, LoaderKeys, LoaderOptions, Microbatch};
+pub use loader::{Labels, Loader, LoaderKeys, LoaderOptions, Microbatch, SampleShare};
 pub use open::{Opened, open};
 pub use pool::Pool;
 pub use sampler::{Draw, Sampler, SamplingEvent, SubmodelLaw};

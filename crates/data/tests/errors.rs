@@ -277,7 +277,7 @@ fn a_damaged_picture_reaches_the_trainer() {
     let views = Views::new(plan.spatial(), &view_plan(""), &*dataset).unwrap();
     let start = |views: Views| {
         let sampler = Sampler::new(&plan, 20, keys.purpose(Purpose::Sampling)).unwrap();
-        let options = LoaderOptions { threads: 2, prefetch: 3, microbatch: 6 };
+        let options = LoaderOptions { threads: 2, prefetch: 3, microbatch: 6, ..LoaderOptions::default() };
         Loader::train(Arc::clone(&dataset), sampler, vec![views], LoaderKeys::of(&keys), 0..50, options)
             .unwrap()
     };

@@ -52,7 +52,7 @@ fn run(root: &Path, text: &str, microbatch: usize) -> Vec<Microbatch> {
     let views = views.with_mixtures(averaged, kind).unwrap();
     let keys = MasterKey::from_seed(7);
     let sampler = Sampler::new(&plan, train.len(), keys.purpose(Purpose::Sampling)).unwrap();
-    let options = LoaderOptions { threads: 2, prefetch: 2, microbatch };
+    let options = LoaderOptions { microbatch, ..LoaderOptions::default() };
     let keys = LoaderKeys::of(&keys);
     Loader::train(train, sampler, vec![views], keys, 0..6, options).unwrap().map(Result::unwrap).collect()
 }

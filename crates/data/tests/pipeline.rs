@@ -46,12 +46,13 @@ fn threads_prefetch_and_microbatches_change_nothing() {
     let dataset: Arc<dyn Dataset> = Arc::new(
         dapple_data::formats::idx(&images, &labels, None, &dapple_data::DataLimits::default()).unwrap(),
     );
-    let whole = run(&dataset, LoaderOptions { threads: 1, prefetch: 1, microbatch: 0 });
+    let whole =
+        run(&dataset, LoaderOptions { threads: 1, prefetch: 1, microbatch: 0, ..LoaderOptions::default() });
     assert_eq!(whole.len(), 9);
     for options in [
-        LoaderOptions { threads: 2, prefetch: 3, microbatch: 0 },
-        LoaderOptions { threads: 3, prefetch: 1, microbatch: 5 },
-        LoaderOptions { threads: 1, prefetch: 8, microbatch: 1 },
+        LoaderOptions { threads: 2, prefetch: 3, microbatch: 0, ..LoaderOptions::default() },
+        LoaderOptions { threads: 3, prefetch: 1, microbatch: 5, ..LoaderOptions::default() },
+        LoaderOptions { threads: 1, prefetch: 8, microbatch: 1, ..LoaderOptions::default() },
     ] {
         let pieces = run(&dataset, options);
         let mut pieces = pieces.iter();

@@ -61,7 +61,7 @@ fn as_many_microbatches_are_made_ahead_as_asked_for_and_no_more() {
         let plan = plan("[sampling]\nbatch = 4\nrecords = 60\nsteps = 1");
         let views =
             Views::new(plan.spatial(), &view_plan("[data]\nmean = [0.0]\nstd = [1.0]"), &*dataset).unwrap();
-        let options = LoaderOptions { threads: 2, prefetch, microbatch };
+        let options = LoaderOptions { threads: 2, prefetch, microbatch, ..LoaderOptions::default() };
         let mut loader = Loader::evaluate(Arc::clone(&dataset) as _, views, 1, options).unwrap();
         let mut labels = Vec::new();
         let mut taken = 0;

@@ -251,8 +251,10 @@ fn threads_and_microbatches_change_no_label() {
         }
         all
     };
-    let whole = run(LoaderOptions { threads: 1, prefetch: 1, microbatch: 0 });
-    assert!(whole == run(LoaderOptions { threads: 3, prefetch: 4, microbatch: 2 }));
+    let whole = run(LoaderOptions { threads: 1, prefetch: 1, ..LoaderOptions::default() });
+    assert!(
+        whole == run(LoaderOptions { threads: 3, prefetch: 4, microbatch: 2, ..LoaderOptions::default() })
+    );
     assert!(whole.1.contains(&IGNORED) && whole.1.iter().all(|&label| label < 6 || label == IGNORED));
 }
 

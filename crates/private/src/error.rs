@@ -31,6 +31,14 @@ pub enum StepError {
     /// Public parts of records on a machine that knows of none.
     #[error("public parts of records are computed on the processor alone")]
     PublicParts,
+    /// Another of the processes that take the step together failed.
+    #[error("rank {rank}: {problem}")]
+    Rank {
+        /// The number of the process, from 0.
+        rank: usize,
+        /// What it says went wrong.
+        problem: String,
+    },
     /// The records cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -58,6 +66,9 @@ impl StepError {
             }
             Self::PublicParts => "set performance.device = \"cpu\"",
             Self::Device { hint, .. } => return hint.map(str::to_owned),
+            Self::Rank { .. } => {
+                "look at that rank's machine; then resume the run, with as many ranks as you like"
+            }
             Self::Data(source) => return source.hint(),
             Self::Engine(source) => return source.hint().map(str::to_owned),
             Self::Threads { .. } => "set performance.threads to fewer",

@@ -6,6 +6,8 @@
 //! 3. The noisy sum is divided by the *expected* batch, never by the number drawn.
 //! 4. The [`Optimiser`] moves the parameters. From here on everything is post-processing.
 //!
+//! Several processes may take a step together ([`Peers`]): their sums become one before the noise, which all of them add alike.
+//!
 //! If the clip norm follows a quantile ([`AdaptiveClip`]), the number of records within it is released beside the sum, with noise of its own,
 //! and moves the clip norm of the next step.
 //!
@@ -26,6 +28,7 @@ mod masks;
 mod noise;
 mod optimiser;
 mod parallel;
+mod peers;
 mod processor;
 mod step;
 
@@ -39,5 +42,6 @@ pub use masked::{PublicParts, masked_step};
 pub use masks::draw_unit_masks;
 pub use noise::Noise;
 pub use optimiser::{Ema, Optimiser, OptimiserSettings, OptimiserState};
+pub use peers::Peers;
 pub use processor::Processor;
 pub use step::private_step;

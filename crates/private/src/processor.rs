@@ -1,5 +1,7 @@
 //! Private steps on the processor, which works on what the host holds.
 
+use std::sync::Arc;
+
 use dapple_engine::{
     ClippingRule, CpuExecutor, CpuOptions, EngineError, GradientSum, Layout, Loaded, StepStats, Total,
 };
@@ -9,6 +11,7 @@ use crate::error::StepError;
 use crate::executor::{Executor, Forward, Microbatches};
 use crate::learned::{Learned, Update};
 use crate::parallel::WORTH_THREADS;
+use crate::peers::{self, Peers};
 
 /// An executor that takes private steps on the processor.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub struct Processor {
     public: Option<(Total, f32)>,
     /// The memory of the last step's sum, to be used again.
     gradient: Vec<f32>,
+    /// The processes that take the steps together with this one.
+    peers: Option<Arc<dyn Peers>>,
 }
 
 impl Processor {
@@ -41,7 +46,14 @@ impl Processor {
     pub fn with_submodels(graph: &Graph, submodels: &[Graph], threads: usize) -> Result<Self, StepError> {
         let options = CpuOptions { threads, ..CpuOptions::default() };
         let executor = CpuExecutor::with_submodels(graph, submodels.to_vec(), options)?;
-        Ok(Self { executor, threads, pool: None, sum: None, public: None, gradient: Vec::new() })
+        Ok(Self { executor, threads, pool: None, sum: None, public: None, gradient: Vec::new(), peers: None })
+    }
+
+    /// The same executor, which takes every step together with other processes that have the same graph and parameters, and the same
+    /// [`arrangement`](dapple_engine::arrangement): each is shown a part of the records, and all come to the sum of all.
+    #[must_use]
+    pub fn among(self, peers: Arc<dyn Peers>) -> Self {
+        Self { peers: Some(peers), ..self }
     }
 
     /// Adds up the gradients of all microbatches, in this memory if it is large enough.
@@ -54,11 +66,14 @@ impl Processor {
     ) -> Result<(GradientSum, StepStats), StepError> {
         let mut sum = self.executor.gradient_sum_in(memory);
         let mut loaded = self.executor.load(&learned.parameters)?;
-        let mut stats = StepStats::default();
-        while let Some(batch) = microbatches.next()? {
-            stats.join(loaded.clipped_sum(&batch, rule, &mut sum)?);
+        let own = add_up(&mut loaded, microbatches, rule, &mut sum).map(|stats| (sum, stats));
+        match &self.peers {
+            None => own,
+            Some(peers) => {
+                let mark = peers::mark(learned.parameters.values());
+                peers::join(&**peers, own, &mut loaded, rule, mark)
+            }
         }
-        Ok((sum, stats))
     }
 
     fn pool(&mut self) -> Result<rayon::ThreadPool, StepError> {
@@ -68,6 +83,20 @@ impl Processor {
             .map_or_else(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build(), Ok)
             .map_err(|error| StepError::Threads { threads, reason: error.to_string() })
     }
+}
+
+/// Adds the clipped gradients of all microbatches to a sum.
+fn add_up(
+    loaded: &mut Loaded<'_, '_>,
+    microbatches: &mut dyn Microbatches,
+    rule: &ClippingRule,
+    sum: &mut GradientSum,
+) -> Result<StepStats, StepError> {
+    let mut stats = StepStats::default();
+    while let Some(batch) = microbatches.next()? {
+        stats.join(loaded.clipped_sum(&batch, rule, sum)?);
+    }
+    Ok(stats)
 }
 
 impl Executor for Processor {

@@ -86,7 +86,7 @@ impl Checkpoint {
     }
 
     /// The bytes of a safetensors file that contains its own checksum: SHA-256 of the file with zeros in place of the checksum.
-    fn to_bytes(&self) -> Result<Vec<u8>, String> {
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, String> {
         let tensors = [
             ("parameters", Some(&self.parameters)),
             ("optimiser.first", Some(&self.optimiser.first)),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use dapple_data::DataError;
 use dapple_engine::EngineError;
 use dapple_graph::GraphError;
+use dapple_mpi::MpiError;
 use dapple_plan::{PlanError, SettingError};
 use dapple_private::StepError;
 
@@ -90,6 +91,17 @@ pub enum TrainError {
         /// What to do about it.
         hint: String,
     },
+    /// A process that would share a run cannot, or does not have the same as the first.
+    #[error("rank {rank}: {problem}")]
+    Ranks {
+        /// The number of the process, from 0.
+        rank: usize,
+        /// What is wrong there.
+        problem: String,
+    },
+    /// The processes cannot work together.
+    #[error(transparent)]
+    Mpi(#[from] MpiError),
     /// A step failed; what it cost stays in the ledger.
     #[error("step {step}: {source}")]
     Step {
@@ -167,6 +179,8 @@ impl TrainError {
                 "resume uses the newest checkpoint that is whole; remove this one to go on"
             }
             Self::Setting { hint, .. } => return Some(hint.clone()),
+            Self::Ranks { .. } => "all ranks need the same program, plan and files, at the same paths",
+            Self::Mpi(source) => return source.hint().map(str::to_owned),
             Self::Step { source, .. } => return source.hint(),
             Self::Plan(source) => return source.hint(),
             Self::Data(source) => return source.hint(),

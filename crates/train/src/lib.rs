@@ -63,6 +63,7 @@ mod optimiser;
 mod pace;
 mod predictor;
 mod prepare;
+mod ranks;
 #[doc(hidden)]
 pub mod readers;
 mod recover;
@@ -90,6 +91,7 @@ pub use certificate::{
 pub use choice::{ChoiceCertificate, choose_price, draw, reserve_choice};
 pub use dapple_data as data;
 pub use dapple_graph::zoo::LibraryNames;
+pub use dapple_mpi::{MpiError, World};
 pub use dapple_plan::Look;
 pub use dapple_private::StepError;
 pub use description::{Answers, ClassDescription, ModelDescription};
@@ -103,9 +105,10 @@ pub use observer::{Event, Observer, Silent, StepReport};
 pub use optimiser::optimiser_settings;
 pub use predictor::{Prediction, Predictor};
 pub use prepare::Request;
+pub use ranks::RankGroup;
 pub use results::{EvaluationLine, evaluations, plan_of_run, steps_lost};
 pub use run::{
-    Completed, Rehearsal, RunOutcome, certify, complete, evaluate, evaluate_with, resume, resume_beside,
-    resume_with, resume_within, start, start_beside, start_within,
+    Completed, Rehearsal, RunOutcome, certify, complete, evaluate, evaluate_with, follow, resume,
+    resume_among, resume_beside, resume_with, resume_within, start, start_among, start_beside, start_within,
 };
 pub use verify::{Verdict, verify};

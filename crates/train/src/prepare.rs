@@ -1,6 +1,7 @@
 //! Turns what a user asks for into everything that a run needs, before anything is written.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dapple_data::{Dataset, Opened, RecordPart, Views, open};
 use dapple_engine::Clipping;
@@ -16,6 +17,7 @@ use dapple_private::AdaptiveClip;
 use crate::error::TrainError;
 use crate::masked::MaskedPasses;
 use crate::model::{self, Blueprint, FirstParameters};
+use crate::ranks::RankGroup;
 use crate::split::TrainedSplit;
 use crate::terms::{Terms, price};
 
@@ -72,6 +74,8 @@ pub(crate) struct Prepared {
     pub(crate) blueprint: Blueprint,
     /// What a user should know about the model before the first step.
     pub(crate) notes: Vec<String>,
+    /// The processes that share the run; `None` if one process has it to itself.
+    pub(crate) ranks: Option<Arc<RankGroup>>,
 }
 
 impl Prepared {
@@ -140,6 +144,7 @@ impl Prepared {
             parameters,
             blueprint,
             notes,
+            ranks: None,
         };
         prepared.check_split()?;
         Ok(prepared)

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dapple_plan::number;
-use dapple_train::{Evaluation, RunCertificate, RunOutcome, Status};
+use dapple_train::{Evaluation, Request, RunCertificate, RunOutcome, Status};
 use serde::Serialize;
 
 use crate::args::Common;
@@ -15,6 +15,7 @@ use crate::load;
 use crate::machine::MachineFlags;
 use crate::output;
 use crate::progress::Progress;
+use crate::ranks;
 use crate::run_page;
 
 /// Trains a model by a plan and certifies what it spent
@@ -23,7 +24,8 @@ use crate::run_page;
 
 Examples:
   dapple train plan.toml --out runs/first
-  dapple train plan.toml --out runs/second --epsilon 2 --set optimiser.learning_rate=1")]
+  dapple train plan.toml --out runs/second --epsilon 2 --set optimiser.learning_rate=1
+  mpirun -n 4 dapple train plan.toml --out runs/third")]
 pub(crate) struct Arguments {
     /// The folder of the run; it must not hold one yet
     #[arg(long, value_name = "DIR")]
@@ -57,25 +59,47 @@ pub(crate) struct ResumeArguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let common = &arguments.common;
-    let mut request = load::training(common)?;
-    request.spec.performance = request.spec.performance.merge(&arguments.machine.performance());
-    if arguments.no_dp {
-        request.spec.train.private = Some(false);
+    let ranks = ranks::join()?;
+    let request = ranks::agreed(ranks.as_deref(), requested(arguments))?;
+    if let Some(ranks) = ranks.as_ref().filter(|ranks| !ranks.is_first()) {
+        return ranks::follow(ranks, Some(&request));
     }
     let mut progress = Progress::new(name(&arguments.out), common.output.quiet, &request.spec.performance);
     let budget = arguments.budget.within();
-    let outcome = dapple_train::start_within(&request, &arguments.out, budget.as_ref(), &mut progress)?;
+    let (out, budget) = (&arguments.out, budget.as_ref());
+    let outcome = match &ranks {
+        Some(ranks) => dapple_train::start_among(ranks, &request, out, budget, &mut progress)?,
+        None => dapple_train::start_within(&request, out, budget, &mut progress)?,
+    };
     drop(progress);
     finish(&arguments.out, &outcome, common.output.json, common.output.quiet)
 }
 
+/// The plan that the arguments ask to train.
+fn requested(arguments: &Arguments) -> Result<Request, Failure> {
+    let mut request = load::training(&arguments.common)?;
+    request.spec.performance = request.spec.performance.merge(&arguments.machine.performance());
+    if arguments.no_dp {
+        request.spec.train.private = Some(false);
+    }
+    Ok(request)
+}
+
 pub(crate) fn resume(arguments: &ResumeArguments) -> Result<(), Failure> {
+    let ranks = ranks::join()?;
+    if let Some(ranks) = ranks.as_ref().filter(|ranks| !ranks.is_first()) {
+        // The folder of the run need not be where this rank is.
+        return ranks::follow(ranks, None);
+    }
     // A folder without a plan is refused when the run is resumed.
     let shown = dapple_train::plan_of_run(&arguments.folder).map(|plan| plan.performance).unwrap_or_default();
     let mut progress = Progress::new(name(&arguments.folder), arguments.output.quiet, &shown);
     let (performance, budget) = (arguments.machine.performance(), arguments.budget.within());
-    let outcome =
-        dapple_train::resume_within(&arguments.folder, &performance, budget.as_ref(), &mut progress)?;
+    let (folder, budget) = (&arguments.folder, budget.as_ref());
+    let outcome = match &ranks {
+        Some(ranks) => dapple_train::resume_among(ranks, folder, &performance, budget, &mut progress)?,
+        None => dapple_train::resume_within(folder, &performance, budget, &mut progress)?,
+    };
     drop(progress);
     finish(&arguments.folder, &outcome, arguments.output.json, arguments.output.quiet)
 }

@@ -23,12 +23,14 @@ pub struct Microbatch {
     pub submodel: Option<usize>,
     /// How many records of the step came in earlier microbatches.
     pub first: usize,
-    /// Records of the whole step; 0 for an empty Poisson batch, which comes as one microbatch without records.
+    /// Records of the step that are shown here; 0 for an empty Poisson batch, which comes as one microbatch without records.
     pub total: usize,
+    /// Records that the step drew. They are more than are shown here if several processes share it.
+    pub drawn: usize,
 }
 
 impl Microbatch {
-    /// Whether this is the last microbatch of its step.
+    /// Whether this is the last microbatch of its step that is shown here.
     #[must_use]
     pub fn is_last(&self) -> bool {
         self.first + self.records.len() == self.total

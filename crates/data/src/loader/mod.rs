@@ -27,7 +27,27 @@ const EVALUATION_VALUES: usize = 1 << 24;
 /// The most microbatches that may be made ahead.
 const MOST_AHEAD: usize = 1024;
 
-/// Options that change speed and memory, and nothing else.
+/// Which samples of every step one of several processes shows. Of all samples in the order in which one process would show them, every
+/// `processes`-th is its own, so that no process has more than one sample more than another.
+///
+/// # Guarantee
+/// Every sample that a step draws is shown by exactly one of the processes `0..processes`, in the same views as if there were one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SampleShare {
+    /// The number of the process, from 0.
+    pub process: usize,
+    /// How many processes there are, at least 1.
+    pub processes: usize,
+}
+
+impl Default for SampleShare {
+    /// All samples are shown by one process.
+    fn default() -> Self {
+        Self { process: 0, processes: 1 }
+    }
+}
+
+/// Options that change speed and memory, and which part of each step is shown here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoaderOptions {
     /// Threads that decode and crop; 0 for as many as there are cores.
@@ -36,11 +56,13 @@ pub struct LoaderOptions {
     pub prefetch: usize,
     /// Records of a microbatch; 0 for the whole batch at once.
     pub microbatch: usize,
+    /// Which samples of a step are shown, if several processes share it.
+    pub share: SampleShare,
 }
 
 impl Default for LoaderOptions {
     fn default() -> Self {
-        Self { threads: 0, prefetch: 2, microbatch: 0 }
+        Self { threads: 0, prefetch: 2, microbatch: 0, share: SampleShare::default() }
     }
 }
 
@@ -70,7 +92,7 @@ impl LoaderKeys {
 /// An iterator over the microbatches of a run, in order, or over all records of a data set.
 ///
 /// # Guarantee
-/// What it yields is a function of the data set, the sampler, the views and the key: neither the number of threads nor the prefetch nor
+/// What it yields is a function of the data set, the sampler, the views, the key and the share: neither the number of threads nor the prefetch nor
 /// the size of microbatches changes a value. Every view is drawn anew in every step, from a stream of its own for each (step, record),
 /// and no view is kept. Memory holds `prefetch` microbatches beside the one in use. The next one is begun only when that one is given
 /// back, so the loader's threads work while the trainer does and not while the engine needs the cores. The iterator ends after an error.
@@ -111,7 +133,8 @@ impl Loader {
         Self::start(options, move |worker| {
             for step in steps {
                 let draw = sampler.draw(step)?;
-                let made = training::train(worker, &*dataset, &views[draw.phase], &keys, draw)?;
+                let made =
+                    training::train(worker, &*dataset, &views[draw.phase], &keys, (draw, options.share))?;
                 if !made {
                     break;
                 }
@@ -147,7 +170,8 @@ impl Loader {
                 TargetKind::LabelMap => views.positions(),
             };
             let sets = vec![SampleSet { together, records, views: count, submodel: None }];
-            let step = Step { step: 0, phase: 0, sets, view_length: views.view_length(), label_length };
+            let (drawn, view_length) = (dataset.len(), views.view_length());
+            let step = Step { step: 0, phase: 0, sets, drawn, view_length, label_length };
             worker.step(&step, |records, output, labels: &mut [u32]| {
                 records.iter().try_for_each(|&record| {
                     evaluate(&*dataset, record, &views, grid, output, labels)

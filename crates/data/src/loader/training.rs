@@ -1,17 +1,17 @@
 //! The steps of a plan, from the draw of their records to microbatches.
 
-use super::LoaderKeys;
 use super::worker::{LoaderWorker, SampleSet, Step};
+use super::{LoaderKeys, SampleShare};
 use crate::sampler::{Draw, by_submodel, clip_groups};
 use crate::{DataError, Dataset, StepKey, Target, TargetKind, Views};
 
-/// Makes and sends the microbatches of a step whose records are drawn. Returns `false` once nobody wants them any more.
+/// Makes and sends the microbatches of this process's share of a step whose records are drawn. Returns `false` once nobody wants them any more.
 pub(super) fn train(
     worker: &LoaderWorker,
     dataset: &dyn Dataset,
     views: &Views,
     keys: &LoaderKeys,
-    draw: Draw,
+    (draw, share): (Draw, SampleShare),
 ) -> Result<bool, DataError> {
     let soft = views.mixes_classes(draw.clip_groups.is_some());
     let classes = dataset.classes() as usize;
@@ -19,7 +19,8 @@ pub(super) fn train(
     let step = |label_length: usize| Step {
         step: draw.step,
         phase: draw.phase,
-        sets: sample_sets(&draw, views, keys),
+        drawn: draw.indices.len(),
+        sets: shared(sample_sets(&draw, views, keys), share),
         view_length: views.input_length(),
         label_length,
     };
@@ -65,6 +66,31 @@ fn sample_sets(draw: &Draw, views: &Views, keys: &LoaderKeys) -> Vec<SampleSet> 
     }
 }
 
+/// The part of a step's samples that one process shows. A part without samples is one empty set, because it is part of a step, too.
+fn shared(sets: Vec<SampleSet>, share: SampleShare) -> Vec<SampleSet> {
+    if share.processes <= 1 {
+        return sets;
+    }
+    let mut before = 0;
+    let mut own = Vec::new();
+    let mut empty = None;
+    for set in sets {
+        let samples = set.records.len() / set.together;
+        let mine = |(sample, records): (usize, &[usize])| {
+            ((before + sample) % share.processes == share.process).then(|| records.to_vec())
+        };
+        let records: Vec<usize> =
+            set.records.chunks_exact(set.together).enumerate().filter_map(mine).flatten().collect();
+        before += samples;
+        match records.is_empty() {
+            // Where every sample is of a submodel, no samples are of the whole model.
+            true => empty = empty.or(Some(SampleSet { records, submodel: None, ..set })),
+            false => own.push(SampleSet { records, ..set }),
+        }
+    }
+    if own.is_empty() { empty.into_iter().collect() } else { own }
+}
+
 /// Shows the records of one sample with their label maps.
 fn show_maps(
     dataset: &dyn Dataset,
@@ -87,4 +113,52 @@ fn show_maps(
         shown.map_err(|error| error.at(|| dataset.place(record)))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(together: usize, records: std::ops::Range<usize>, submodel: Option<usize>) -> SampleSet {
+        SampleSet { together, records: records.collect(), views: together, submodel }
+    }
+
+    /// Every sample is dealt out once, whole and to its own set; shares differ by one sample at the most, and none is nothing at all.
+    #[test]
+    fn samples_are_dealt_out() {
+        let sets = || {
+            vec![set(1, 0..7, Some(2)), set(3, 10..22, None), set(2, 30..34, None), set(1, 40..41, Some(0))]
+        };
+        for processes in 1..=20 {
+            let shares: Vec<Vec<SampleSet>> =
+                (0..processes).map(|process| shared(sets(), SampleShare { process, processes })).collect();
+            let samples = |set: &SampleSet| set.records.len() / set.together;
+            let counts: Vec<usize> = shares.iter().map(|sets| sets.iter().map(samples).sum()).collect();
+            let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+            assert!(most - least <= 1 && counts.iter().sum::<usize>() == 14, "{counts:?}");
+            let mut dealt = Vec::new();
+            for set in shares.iter().flatten() {
+                let of = |records: &[usize]| (set.submodel.filter(|_| !records.is_empty()), records.to_vec());
+                dealt.extend(set.records.chunks_exact(set.together).map(of));
+            }
+            dealt.sort_by_key(|(_, records)| records[0]);
+            let all: Vec<_> = sets()
+                .iter()
+                .flat_map(|set| {
+                    set.records
+                        .chunks_exact(set.together)
+                        .map(|records| (set.submodel, records.to_vec()))
+                        .collect::<Vec<_>>()
+                })
+                .collect();
+            assert_eq!(dealt, all, "{processes}");
+            // An empty set is the only one of its share.
+            assert!(
+                shares.iter().all(|sets| sets.len() == 1 || sets.iter().all(|set| !set.records.is_empty()))
+            );
+            assert!(shares.iter().all(|sets| !sets.is_empty()));
+        }
+        let nothing = shared(vec![set(1, 0..0, None)], SampleShare { process: 1, processes: 2 });
+        assert_eq!((nothing.len(), nothing[0].records.len()), (1, 0));
+    }
 }

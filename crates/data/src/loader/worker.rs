@@ -34,6 +34,8 @@ pub(super) struct Step {
     pub(super) phase: usize,
     /// Samples of the same kind lie together. There is at least one set, which may be empty.
     pub(super) sets: Vec<SampleSet>,
+    /// Records that the step drew.
+    pub(super) drawn: usize,
     /// Values of one view.
     pub(super) view_length: usize,
     /// Values of the labels of one view.
@@ -103,6 +105,7 @@ impl LoaderWorker {
                     submodel: set.submodel,
                     first,
                     total,
+                    drawn: step.drawn,
                 };
                 first += records.len();
                 if self.stop.load(Ordering::Relaxed) || self.sender.send(Ok(microbatch)).is_err() {

@@ -48,7 +48,7 @@ use program::CpuProgram;
 use programs::StepPrograms;
 pub(crate) use resample::ResampleKernel;
 use sum::Numbers;
-pub use sum::{GradientSum, Total};
+pub use sum::{GradientSum, JointNumbers, Total};
 use together::Together;
 pub(crate) use transfers::TransferKernel;
 use worker::{CpuWorker, ItemWork};
@@ -88,6 +88,12 @@ pub struct CpuExecutor {
     spare: Vec<i64>,
     /// Memory for what a sum carries over.
     carried: Vec<i64>,
+}
+
+/// How the kernels of this machine lay numbers out, in words. Sums from machines on which it differs lie in different orders.
+pub fn arrangement() -> String {
+    let Lanes { lanes, panel } = Lanes::detect();
+    format!("{lanes} lanes, panels of {panel}")
 }
 
 /// An executor with a set of parameters arranged for it.
@@ -313,6 +319,32 @@ impl Loaded<'_, '_> {
             Ok::<(), EngineError>(())
         })?;
         Ok(stats)
+    }
+
+    /// The numbers of a sum as those of other processes must be added to them, whose sums hold `others` samples together. The processes must
+    /// have the same program, graph, clipping rule, parameters and [`arrangement`](crate::arrangement); a process without samples has added an empty batch.
+    ///
+    /// # Guarantee
+    /// All processes prepare numbers of the same kind. Once each has the sum over all of them in their place, [`Loaded::total`] gives every
+    /// process the total that one process would have come to with all samples: to the last bit where gradients are clipped, because whole
+    /// numbers add up without rounding and nothing overflows.
+    ///
+    /// # Errors
+    /// More samples together than a sum holds.
+    pub fn joint<'s>(
+        &mut self,
+        sum: &'s mut GradientSum,
+        rule: &ClippingRule,
+        others: usize,
+    ) -> Result<JointNumbers<'s>, EngineError> {
+        let CpuExecutor { pool, lanes, layout, training, weights, carried, .. } = &mut *self.executor;
+        sum.check(layout)?;
+        // Others may have added to parameters by which this process multiplied nothing; a total needs the order of these, too.
+        let whole = training.whole().ok_or(EngineError::Parameters)?;
+        pool.install(|| {
+            weights.arrange(whole, *lanes, self.parameters);
+            sum.joint(rule, others, carried)
+        })
     }
 
     /// Turns the sum into a total in the order of [`CpuExecutor::layout`], in the sum's own memory.

@@ -76,6 +76,11 @@ impl StepPrograms {
         (graph, self.programs[number].as_ref().expect("what is chosen is planned"))
     }
 
+    /// The program of the whole model; `None` before the first batch.
+    pub(crate) fn whole(&self) -> Option<&CpuProgram> {
+        self.programs[0].as_ref()
+    }
+
     /// Brings a sum into the order of the layout. It was carried over if `wide` is set.
     pub(crate) fn export(
         &self,

@@ -93,6 +93,32 @@ impl GradientSum {
         self.held = 0;
     }
 
+    /// The numbers of this sum as those of other processes must be added to them, whose sums hold `others` samples together. `spare` is memory
+    /// for what may be carried over.
+    ///
+    /// # Guarantee
+    /// As many processes as there may be, each with a sum by the same rule, prepare numbers of the same kind if each is given the number of
+    /// all samples but its own. Whole numbers then do not overflow, in whatever order they are added: narrow ones are used for no more
+    /// samples than [`HELD`], and no sum is prepared for more than the rule's capacity.
+    pub(crate) fn joint(
+        &mut self,
+        rule: &ClippingRule,
+        others: usize,
+        spare: &mut Vec<i64>,
+    ) -> Result<JointNumbers<'_>, EngineError> {
+        self.reserve(rule, others)?;
+        if self.unit.flatten().is_none() {
+            return Ok(JointNumbers::Plain(&mut self.memory));
+        }
+        if self.samples <= HELD {
+            debug_assert!(self.carried.is_empty(), "nothing is carried over before the memory is full");
+            self.held = self.samples;
+            return Ok(JointNumbers::Narrow(bytemuck::cast_slice_mut(&mut self.memory)));
+        }
+        self.carry(spare, 0);
+        Ok(JointNumbers::Wide(&mut self.carried))
+    }
+
     /// The memory as whole numbers, or as plain ones.
     pub(crate) fn numbers(&mut self) -> Numbers<'_> {
         match self.unit.flatten() {
@@ -122,6 +148,17 @@ impl GradientSum {
 #[inline(always)]
 fn count(low: f32, carried: i64) -> i64 {
     carried + i64::from(low.to_bits() as i32)
+}
+
+/// The numbers of a sum that several processes add up.
+#[derive(Debug)]
+pub enum JointNumbers<'a> {
+    /// Whole numbers whose sum over all processes has 32 bits at the most.
+    Narrow(&'a mut [i32]),
+    /// Whole numbers whose sum over all processes has more.
+    Wide(&'a mut [i64]),
+    /// Plain numbers, of sums without clipping.
+    Plain(&'a mut [f32]),
 }
 
 /// The numbers of a sum.
@@ -383,6 +420,64 @@ mod tests {
         assert!(total(1e12, 1 << 20).join(&total(1e-6, 1)).is_err(), "more digits than there are");
         let plain = GradientSum { unit: Some(None), ..GradientSum::new(&layout(), Vec::new()) };
         assert!(plain.into_total(0).join(&total(1.0, 5)).is_err());
+    }
+
+    proptest! {
+        /// Each process has some of the samples, or none; together they have the sum of all, whatever it takes to hold it.
+        #[test]
+        fn sums_of_processes_join_exactly(
+            processes in prop::collection::vec(
+                prop::collection::vec((1usize..=700, prop::collection::vec(-2_097_151i32..=2_097_151, 8)), 0..4),
+                1..5,
+            ),
+        ) {
+            let rule = rule(1.0f64.next_down());
+            let all: usize = processes.iter().flatten().map(|(samples, _)| samples).sum();
+            let mut want = [0i128; 8];
+            let mut joined = [0i128; 8];
+            let mut sums = Vec::new();
+            for parts in &processes {
+                let mut sum = GradientSum::new(&layout(), Vec::new());
+                for (samples, counts) in parts {
+                    sum.reserve(&rule, *samples).unwrap();
+                    add(&mut sum, *samples, counts);
+                    want.iter_mut().zip(counts).for_each(|(want, &count)| *want += i128::from(count) * *samples as i128);
+                }
+                let own = sum.samples;
+                let numbers: Vec<i64> = match sum.joint(&rule, all - own, &mut vec![3; 2]).unwrap() {
+                    JointNumbers::Narrow(numbers) => numbers.iter().map(|&number| i64::from(number)).collect(),
+                    JointNumbers::Wide(numbers) => numbers.to_vec(),
+                    JointNumbers::Plain(_) => panic!("whole numbers"),
+                };
+                joined.iter_mut().zip(numbers).for_each(|(joined, number)| *joined += i128::from(number));
+                sums.push(sum);
+            }
+            prop_assert_eq!(joined, want);
+            for mut sum in sums {
+                // What the processes have added up takes the place of each one's own numbers.
+                match sum.joint(&rule, 0, &mut Vec::new()).unwrap() {
+                    JointNumbers::Narrow(numbers) => {
+                        prop_assert!(all <= HELD);
+                        numbers.iter_mut().zip(want).for_each(|(number, want)| *number = i32::try_from(want).unwrap());
+                    }
+                    JointNumbers::Wide(numbers) => {
+                        numbers.iter_mut().zip(want).for_each(|(number, want)| *number = i64::try_from(want).unwrap());
+                    }
+                    JointNumbers::Plain(_) => panic!("whole numbers"),
+                }
+                let total = sum.into_total(0);
+                prop_assert_eq!(total.counts().unwrap().0.map(i128::from).collect::<Vec<_>>(), want.to_vec());
+            }
+        }
+    }
+
+    #[test]
+    fn processes_hold_no_more_together_than_one() {
+        let rule = rule(1.0);
+        let mut sum = GradientSum::new(&layout(), Vec::new());
+        sum.reserve(&rule, 1).unwrap();
+        assert!(sum.joint(&rule, rule.capacity(), &mut Vec::new()).is_err());
+        assert!(matches!(sum.joint(&rule, rule.capacity() - 1, &mut Vec::new()), Ok(JointNumbers::Wide(_))));
     }
 
     #[test]

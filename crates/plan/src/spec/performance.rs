@@ -20,6 +20,9 @@ section! {
         precision: FactorPrecision =
             ("how a GPU rounds the factors of products", "f32")
                 .or("f32");
+        patience: f64 =
+            ("the number of seconds that ranks which share a run wait for each other before all of them end", "60")
+                .or("300");
         progress: ProgressKind =
             ("how a run shows itself on stderr: a bar on a terminal and lines elsewhere, lines everywhere, or not at all", "lines")
                 .or("auto");

@@ -21,7 +21,7 @@ fn certificate(spent: Certificate, clip_norm: f64, record: Bracket) -> RunCertif
         status: Status::Stopped,
         private: true,
         warnings: vec![Warning::Seeded, Warning::Other("Something new.".into())],
-        machines: vec![UsedMachine { step: 0, machine: "cpu".into() }],
+        machines: vec![UsedMachine { step: 0, machine: "cpu".into(), ranks: None }],
         steps_spent: 3,
         planned: Some(spent.clone()),
         spent: Some(spent),

@@ -27,6 +27,8 @@ pub enum Warning {
     LargeDelta,
     /// Records were split off and evaluated on.
     Validation,
+    /// Several processes shared the steps.
+    Ranks,
     /// Epsilon promises little.
     LargeEpsilon,
     /// Epsilon is zero because delta is large, not because nothing was released.
@@ -36,13 +38,14 @@ pub enum Warning {
 }
 
 impl Warning {
-    const KNOWN: [Self; 8] = [
+    const KNOWN: [Self; 9] = [
         Self::NotPrivate,
         Self::Seeded,
         Self::CutLedger,
         Self::LostSteps,
         Self::LargeDelta,
         Self::Validation,
+        Self::Ranks,
         Self::LargeEpsilon,
         Self::CoveredByDelta,
     ];
@@ -57,6 +60,7 @@ impl Warning {
             Self::LostSteps => history.lost() > 0,
             Self::LargeDelta => planned.is_some_and(|price| price.delta * price.records as f64 >= 1.0),
             Self::Validation => terms.training.data.origin.splits_records_off(),
+            Self::Ranks => planned.is_some() && history.machines().iter().any(|used| used.ranks.is_some()),
             Self::LargeEpsilon => planned.is_some_and(|price| price.epsilon.upper > LARGE_EPSILON),
             Self::CoveredByDelta => planned.is_some_and(|price| price.epsilon.lower == Some(0.0)),
             Self::Other(_) => false,
@@ -81,6 +85,9 @@ impl Warning {
             }
             Self::Validation => {
                 "Records were split off for evaluation: the metrics tell about them directly, and the certificate does not protect them."
+            }
+            Self::Ranks => {
+                "Several processes shared the steps: keys and sums without noise went from one to the other, and it is assumed that nobody read them on the way."
             }
             Self::LargeEpsilon => "Epsilon is above 10: the guarantee rules out little.",
             Self::CoveredByDelta => {

@@ -3,16 +3,19 @@
 #[cfg(feature = "cuda")]
 mod gpu;
 
+use std::sync::Arc;
+
 use dapple_data::SubmodelLaw;
 use dapple_graph::Graph;
 use dapple_plan::spec::{DeviceChoice, FactorPrecision};
 use dapple_plan::{PerformancePlan, Plan, Sampling, TrainingPlan};
 #[cfg(not(feature = "cuda"))]
 use dapple_private::StepError;
-use dapple_private::{Executor, Processor};
+use dapple_private::{Executor, Peers, Processor};
 
 use crate::error::TrainError;
 use crate::prepare::Prepared;
+use crate::ranks::RankGroup;
 
 /// Bytes of views that a microbatch may take on each card if the plan does not say.
 const MICROBATCH_BYTES: usize = 64 << 20;
@@ -36,6 +39,8 @@ pub(crate) struct Machine {
     /// Number of cards that share every batch; the processor counts as one.
     cards: usize,
     words: String,
+    /// The processes that share every step with this one.
+    ranks: Option<Arc<RankGroup>>,
 }
 
 impl Machine {
@@ -52,13 +57,21 @@ impl Machine {
                 "leave it out, or give \"cpu\"",
             ));
         }
+        if prepared.ranks.is_some() && plan.performance.device.needs_gpu() {
+            return Err(TrainError::setting(
+                "performance.device",
+                "several ranks share a run on their processors alone",
+                "leave it out, or give \"cpu\"; several cards of one machine share a run without ranks: --device cuda:all",
+            ));
+        }
         // A card plans anew for groups of another size, and what a group adds must not depend on which sizes came before.
         let in_groups = prepared.parts().iter().any(|part| part.clip_groups().is_some());
         let repeatable = plan.conduct.seed.is_some() || in_groups;
         let mut machine = Self::new(&plan.performance, Some(Planned::of(prepared)), repeatable);
-        if prepared.masked.is_some() {
+        if prepared.masked.is_some() || prepared.ranks.is_some() {
             machine.device = DeviceChoice::Cpu;
         }
+        machine.ranks = prepared.ranks.clone();
         Ok(machine)
     }
 
@@ -83,6 +96,7 @@ impl Machine {
             repeatable,
             cards: 1,
             words: String::new(),
+            ranks: None,
         }
     }
 
@@ -142,7 +156,11 @@ impl Machine {
             notes.push(format!("performance.precision = {name} is for GPUs; the processor computes in f32"));
             self.precision = FactorPrecision::F32;
         }
-        Ok(Box::new(Processor::with_submodels(graph, submodels, self.threads)?))
+        let processor = Processor::with_submodels(graph, submodels, self.threads)?;
+        Ok(Box::new(match &self.ranks {
+            Some(ranks) => processor.among(Arc::clone(ranks) as Arc<dyn Peers>),
+            None => processor,
+        }))
     }
 
     #[cfg(not(feature = "cuda"))]

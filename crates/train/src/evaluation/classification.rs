@@ -8,7 +8,9 @@ use dapple_private::Executor;
 
 use super::Evaluation;
 use super::confusion::Confusion;
+use super::shared::{dealt, own_part};
 use crate::error::TrainError;
+use crate::ranks::RankGroup;
 
 /// The images that a classifier is evaluated on, and how it looks at them. If the views are crops, the probabilities of `grid * grid` crops
 /// of each image are averaged.
@@ -18,6 +20,8 @@ pub(crate) struct ShownImages<'s> {
     pub(crate) views: &'s Views,
     pub(crate) grid: u32,
     pub(crate) threads: usize,
+    /// The processes that share the images.
+    pub(crate) ranks: Option<&'s RankGroup>,
 }
 
 /// Evaluates a model.
@@ -26,8 +30,25 @@ pub(crate) fn evaluate(
     parameters: &Parameters,
     images: ShownImages<'_>,
 ) -> Result<Evaluation, TrainError> {
+    tally(images, |own| {
+        let mut answers = Vec::new();
+        ask(executor, parameters, own, |probabilities, label| {
+            answers.push(ClassAnswer::of(&probabilities, label))
+        })?;
+        Ok(answers)
+    })
+}
+
+/// Counts the answers to all images, of which each process asks for its part.
+fn tally(
+    images: ShownImages<'_>,
+    asked: impl FnOnce(ShownImages<'_>) -> Result<Vec<ClassAnswer>, TrainError>,
+) -> Result<Evaluation, TrainError> {
+    let own = own_part(images.dataset, images.ranks);
+    let answers = own.and_then(|own| asked(ShownImages { dataset: &own, ..images }));
+    let answers = dealt(images.ranks, answers, ClassAnswer::bytes, ClassAnswer::from_bytes)?;
     let mut tally = ClassTally::new(images.dataset.classes() as usize);
-    ask(executor, parameters, images, |probabilities, label| tally.count(&probabilities, label))?;
+    answers.iter().for_each(|answer| tally.count(answer));
     Ok(tally.finish())
 }
 
@@ -38,21 +59,21 @@ pub(crate) fn evaluate_together(
     images: ShownImages<'_>,
 ) -> Result<Evaluation, TrainError> {
     let count = models.len() as f64;
-    let mut answers: Vec<(Vec<f64>, usize)> = Vec::new();
-    for executor in models {
-        let mut record = 0;
-        ask(&mut *executor?, parameters, images, |probabilities, label| {
-            if record == answers.len() {
-                answers.push((vec![0.0; probabilities.len()], label));
-            }
-            let mean = &mut answers[record].0;
-            mean.iter_mut().zip(probabilities).for_each(|(mean, value)| *mean += value / count);
-            record += 1;
-        })?;
-    }
-    let mut tally = ClassTally::new(images.dataset.classes() as usize);
-    answers.iter().for_each(|(probabilities, label)| tally.count(probabilities, *label));
-    Ok(tally.finish())
+    tally(images, |own| {
+        let mut answers: Vec<(Vec<f64>, usize)> = Vec::new();
+        for executor in models {
+            let mut record = 0;
+            ask(&mut *executor?, parameters, own, |probabilities, label| {
+                if record == answers.len() {
+                    answers.push((vec![0.0; probabilities.len()], label));
+                }
+                let mean = &mut answers[record].0;
+                mean.iter_mut().zip(probabilities).for_each(|(mean, value)| *mean += value / count);
+                record += 1;
+            })?;
+        }
+        Ok(answers.iter().map(|(probabilities, label)| ClassAnswer::of(probabilities, *label)).collect())
+    })
 }
 
 /// Asks a model about all images, and hands on the probabilities that it gives each, with its class.
@@ -62,7 +83,7 @@ fn ask(
     images: ShownImages<'_>,
     mut answer: impl FnMut(Vec<f64>, usize),
 ) -> Result<(), TrainError> {
-    let ShownImages { dataset, views, grid, threads } = images;
+    let ShownImages { dataset, views, grid, threads, .. } = images;
     let classes = dataset.classes() as usize;
     let options = LoaderOptions { threads, ..LoaderOptions::default() };
     let loader = Loader::evaluate(Arc::clone(dataset), views.clone(), grid, options)?;
@@ -93,6 +114,42 @@ pub(crate) fn probabilities(outputs: &[f32], classes: usize) -> Vec<f64> {
     mean
 }
 
+/// What matters of the probabilities that a model gives an image.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct ClassAnswer {
+    label: u32,
+    /// The likeliest class; then how many classes are likelier than the right one, and the probability of that.
+    best: u32,
+    likelier: u32,
+    own: f64,
+}
+
+impl ClassAnswer {
+    fn of(probabilities: &[f64], label: usize) -> Self {
+        let own = probabilities[label];
+        // Of equally likely classes the first counts as the likeliest.
+        let likelier =
+            probabilities.iter().enumerate().filter(|&(i, &p)| p > own || (p == own && i < label)).count();
+        let best = probabilities
+            .iter()
+            .enumerate()
+            .fold(0, |best, (i, &p)| if p > probabilities[best] { i } else { best });
+        Self { label: label as u32, best: best as u32, likelier: likelier as u32, own }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let counts = [self.label, self.best, self.likelier].into_iter().flat_map(u32::to_le_bytes);
+        counts.chain(self.own.to_le_bytes()).collect()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (counts, own) = bytes.split_at_checked(12)?;
+        let mut counts = counts.as_chunks::<4>().0.iter().map(|count| u32::from_le_bytes(*count));
+        let (label, best, likelier) = (counts.next()?, counts.next()?, counts.next()?);
+        Some(Self { label, best, likelier, own: f64::from_le_bytes(own.try_into().ok()?) })
+    }
+}
+
 struct ClassTally {
     records: u64,
     top5: u64,
@@ -106,19 +163,11 @@ impl ClassTally {
         Self { records: 0, top5: 0, loss: 0.0, classes, confusion: Confusion::new(classes) }
     }
 
-    fn count(&mut self, probabilities: &[f64], label: usize) {
-        let own = probabilities[label];
-        // Of equally likely classes the first counts as the likeliest.
-        let rank =
-            probabilities.iter().enumerate().filter(|&(i, &p)| p > own || (p == own && i < label)).count();
-        let best = probabilities
-            .iter()
-            .enumerate()
-            .fold(0, |best, (i, &p)| if p > probabilities[best] { i } else { best });
+    fn count(&mut self, answer: &ClassAnswer) {
         self.records += 1;
-        self.top5 += u64::from(rank < 5);
-        self.loss -= own.max(f64::MIN_POSITIVE).ln();
-        self.confusion.count(label, best);
+        self.top5 += u64::from(answer.likelier < 5);
+        self.loss -= answer.own.max(f64::MIN_POSITIVE).ln();
+        self.confusion.count(answer.label as usize, answer.best as usize);
     }
 
     fn finish(self) -> Evaluation {
@@ -144,10 +193,15 @@ mod tests {
     #[test]
     fn a_tally_counts_what_a_reader_would() {
         let mut tally = ClassTally::new(7);
+        let mut count = |probabilities: &[f64], label| {
+            let answer = ClassAnswer::of(probabilities, label);
+            assert_eq!(ClassAnswer::from_bytes(&answer.bytes()), Some(answer));
+            tally.count(&answer);
+        };
         // In turn, the right class is the likeliest, the sixth, and the fifth because of a tie with a later one.
-        tally.count(&[0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1], 0);
-        tally.count(&[0.3, 0.2, 0.15, 0.12, 0.11, 0.07, 0.05], 5);
-        tally.count(&[0.3, 0.2, 0.2, 0.1, 0.1, 0.1, 0.0], 4);
+        count(&[0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1], 0);
+        count(&[0.3, 0.2, 0.15, 0.12, 0.11, 0.07, 0.05], 5);
+        count(&[0.3, 0.2, 0.2, 0.1, 0.1, 0.1, 0.0], 4);
         let evaluation = tally.finish();
         assert_eq!(evaluation.accuracy, 1.0 / 3.0);
         assert_eq!(evaluation.top5, Some(2.0 / 3.0));

@@ -13,6 +13,11 @@ impl Confusion {
         Self { classes, counts: vec![0; classes * classes] }
     }
 
+    /// Counts that were taken before, row by row; `None` if they are not as many as these classes have.
+    pub(super) fn of_counts(classes: usize, counts: &[u64]) -> Option<Self> {
+        (counts.len() == classes * classes).then(|| Self { classes, counts: counts.to_vec() })
+    }
+
     /// Counts one record or pixel. Both classes must be below the number of classes.
     pub(super) fn count(&mut self, class: usize, said: usize) {
         self.counts[class * self.classes + said] += 1;
@@ -88,6 +93,8 @@ mod tests {
             let [mut first, second] = halves;
             first.add(&second);
             prop_assert_eq!(&first, &confusion);
+            prop_assert_eq!(Confusion::of_counts(5, &confusion.rows().concat()), Some(confusion.clone()));
+            prop_assert_eq!(Confusion::of_counts(4, &confusion.rows().concat()), None);
             prop_assert_eq!(confusion.total(), pixels.len() as u64);
             for class in 0..5 {
                 let both = pixels.iter().filter(|&&pixel| pixel == (class, class)).count();

@@ -60,7 +60,13 @@ impl Evaluator {
                 {
                     let (executor, parameters) = trainer.behind_trunk()?;
                     let (_, threads) = seen(prepared);
-                    let images = ShownImages { dataset: records, views, grid: 1, threads };
+                    let images = ShownImages {
+                        dataset: records,
+                        views,
+                        grid: 1,
+                        threads,
+                        ranks: prepared.ranks.as_deref(),
+                    };
                     return Ok(classify(executor, parameters, images)?.judged_by(measure));
                 }
                 let (executor, parameters) = trainer.evaluator()?;
@@ -103,7 +109,8 @@ impl Evaluator {
         method: MapEvaluation,
     ) -> Result<Evaluation, TrainError> {
         let (views, threads) = seen(prepared);
-        Segmenter { inference: &mut self.inference, parameters, views, method }.evaluate(dataset, threads)
+        let mut segmenter = Segmenter { inference: &mut self.inference, parameters, views, method };
+        segmenter.evaluate(dataset, threads, prepared.ranks.as_deref())
     }
 }
 
@@ -130,7 +137,7 @@ fn ensemble(prepared: &Prepared) -> Option<&BlockSplit> {
 /// The images of a data set as the plan's last phase shows them.
 fn images<'s>(prepared: &'s Prepared, dataset: &'s Arc<dyn Dataset>, grid: u32) -> ShownImages<'s> {
     let (views, threads) = seen(prepared);
-    ShownImages { dataset, views, grid, threads }
+    ShownImages { dataset, views, grid, threads, ranks: prepared.ranks.as_deref() }
 }
 
 /// The views of the plan's last phase, and the number of threads.

@@ -4,6 +4,7 @@ mod classification;
 mod confusion;
 mod evaluator;
 mod segmentation;
+mod shared;
 
 use dapple_plan::spec::ClassMeasure;
 use serde::{Deserialize, Serialize};

@@ -79,6 +79,10 @@ impl FrozenFeatures {
     /// Only the plan and the sizes of data and model decide, which are public.
     pub(crate) fn halves(prepared: &Prepared, from: u64) -> Option<Halves> {
         let [part] = prepared.parts() else { return None };
+        // What one rank makes of all records would have to reach the others.
+        if prepared.ranks.is_some() {
+            return None;
+        }
         let records = prepared.data.train.len();
         let draws = (part.steps().saturating_sub(from)).saturating_mul(part.batch());
         let fixed = prepared.views[0].is_fixed() && prepared.data.train.target_kind() == TargetKind::Class;

@@ -79,6 +79,9 @@ pub enum LedgerEntry {
         step: u64,
         /// The machine in words.
         machine: String,
+        /// How many such machines share every step, or processes of one; `None` for a process by itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ranks: Option<u64>,
     },
     /// The run went on from a checkpoint.
     Resumed {

@@ -42,6 +42,9 @@ pub struct UsedMachine {
     pub step: u64,
     /// The machine in words: the device, and how it rounds.
     pub machine: String,
+    /// How many such machines shared every step, or processes of one; `None` for a process by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -132,8 +135,8 @@ impl History {
                 self.finished = true;
                 self.model.clone_from(model);
             }
-            LedgerEntry::Machine { step, machine } => {
-                self.machines.push(UsedMachine { step: *step, machine: machine.clone() });
+            LedgerEntry::Machine { step, machine, ranks } => {
+                self.machines.push(UsedMachine { step: *step, machine: machine.clone(), ranks: *ranks });
             }
             &LedgerEntry::Resumed { checkpoint, step } => self.lose(checkpoint..step),
             LedgerEntry::Start(_) | LedgerEntry::Stopped { .. } => {}

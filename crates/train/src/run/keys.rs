@@ -13,6 +13,7 @@ use crate::step::StepKeys;
 
 /// Keys that come fresh from the operating system in every process, so that noise is never drawn twice, or that follow from the seed.
 pub(super) struct Keys {
+    master: MasterKey,
     pub(super) sampling: PurposeKey,
     pub(super) loader: LoaderKeys,
     /// Which records a step sees the public part of, and how, if they are not those of the private parts.
@@ -54,11 +55,15 @@ impl Keys {
 
     /// Keys from which nothing has been drawn before, unless a seed decides.
     pub(super) fn fresh(prepared: &Prepared) -> Result<Self, TrainError> {
-        let master = match prepared.training.conduct.seed {
+        Ok(Self::of(match prepared.training.conduct.seed {
             Some(seed) => MasterKey::from_seed(seed),
             None => MasterKey::from_os()?,
-        };
-        Ok(Self {
+        }))
+    }
+
+    /// The keys that follow from a master key.
+    fn of(master: MasterKey) -> Self {
+        Self {
             sampling: master.purpose(Purpose::Sampling),
             loader: LoaderKeys::of(&master),
             public_sampling: master.purpose(Purpose::PublicSampling),
@@ -67,7 +72,24 @@ impl Keys {
                 ..LoaderKeys::of(&master)
             },
             step: StepKeys::of(&master),
-        })
+            master,
+        }
+    }
+
+    /// What the processes that share a run must have in common.
+    pub(super) fn to_bytes(&self) -> [u8; 64] {
+        let mut bytes = [0; 64];
+        bytes[..32].copy_from_slice(&self.master.to_bytes());
+        bytes[32..].copy_from_slice(&self.sampling.to_bytes());
+        bytes
+    }
+
+    /// The keys of bytes that [`Keys::to_bytes`] gave.
+    pub(super) fn from_bytes(bytes: &[u8; 64]) -> Self {
+        let [mut master, mut sampling] = [[0; 32]; 2];
+        master.copy_from_slice(&bytes[..32]);
+        sampling.copy_from_slice(&bytes[32..]);
+        Self { sampling: PurposeKey::from_bytes(sampling), ..Self::of(MasterKey::from_bytes(master)) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use dapple_data::{DataError, Loader, Sampler};
+use dapple_data::{Loader, Sampler};
 
 use super::keys::Keys;
 use super::loader_options;
@@ -19,7 +19,7 @@ pub(super) struct StepLoaders {
 }
 
 impl StepLoaders {
-    /// Loads these steps for a machine of so many cards.
+    /// Loads these steps for a machine of so many cards: this process's part of them, if several share the run.
     ///
     /// # Guarantee
     /// If the plan says that public parts come from a batch of their own, which records these are and how they are shown follows from keys
@@ -53,9 +53,10 @@ impl StepLoaders {
     }
 
     /// Waits for the first microbatches, so that a fault in them costs no step.
-    pub(super) fn prepare(&mut self) -> Result<(), DataError> {
+    pub(super) fn prepared(mut self) -> Result<Self, TrainError> {
         self.own.prepare()?;
-        self.public.as_mut().map_or(Ok(()), Loader::prepare)
+        self.public.as_mut().map_or(Ok(()), Loader::prepare)?;
+        Ok(self)
     }
 
     /// Takes the next step with their microbatches.

@@ -1,6 +1,8 @@
 //! A run from its first step to its certificate, across crashes.
 
+mod among;
 mod export;
+mod follow;
 mod keys;
 mod loaders;
 mod open;
@@ -11,13 +13,13 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use dapple_data::{LoaderOptions, Sampler};
+use dapple_data::{LoaderOptions, SampleShare, Sampler};
 use dapple_plan::spec::Performance;
 use serde::Serialize;
 
 use crate::budget::{Share, Within};
 use crate::certificate::{RunCertificate, Status};
-use crate::checkpoint::CheckpointPlace;
+use crate::checkpoint::{Checkpoint, CheckpointPlace};
 use crate::device::Planned;
 use crate::error::TrainError;
 use crate::evaluation::{Evaluation, Evaluator};
@@ -30,11 +32,15 @@ use crate::norms::NormHistograms;
 use crate::observer::{Event, Observer, StepReport};
 use crate::pace::{self, Engine, Pace};
 use crate::prepare::{Prepared, Request};
+use crate::ranks::RankOrder;
 use crate::step::{Taken, Trainer};
 use crate::terms::Cost;
 use keys::Keys;
 use loaders::StepLoaders;
+use open::OldRun;
 
+pub use among::{resume_among, start_among};
+pub use follow::follow;
 pub use open::{certify, evaluate, evaluate_with};
 pub(crate) use open::{fresh_bytes, hidden_fingerprint, open_run};
 pub use rehearsal::{Completed, Rehearsal, complete};
@@ -154,7 +160,7 @@ pub fn resume_beside(
     (budget, shelf): (Option<&Within>, &FeatureShelf),
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, TrainError> {
-    let run = Run::reopen(folder, performance, budget)?;
+    let run = Run::again(OldRun::open(folder, performance)?, budget)?;
     Run { shelf: shelf.clone(), ..run }.carry_through(observer)
 }
 
@@ -193,12 +199,16 @@ impl Run {
             // If the observer wants to stop here, it is asked again at the first step.
             let _ = observer.notice(&Event::Warning(note));
         }
+        let machine = match &self.prepared.ranks {
+            Some(ranks) => format!("{} on {} ranks", self.trainer.machine(), ranks.size()),
+            None => self.trainer.machine().to_owned(),
+        };
         let begins = Event::Begins {
             steps,
             after: self.step,
             trainable: self.prepared.graphs[0].trainable_len(),
             epsilon: self.prepared.planned.as_ref().map(|planned| planned.epsilon.upper),
-            machine: self.trainer.machine(),
+            machine: &machine,
         };
         let mut flow = observer.notice(&begins);
         let trained =
@@ -260,19 +270,30 @@ impl Run {
     fn train(&mut self, observer: &mut dyn Observer, flow: &mut ControlFlow<()>) -> Result<(), TrainError> {
         let steps = self.prepared.plan().steps();
         let machine = self.trainer.machine();
-        if self.ledger.history().machine() != Some(machine) {
-            let entry = LedgerEntry::Machine { step: self.step, machine: machine.to_owned() };
+        let ranks = self.prepared.ranks.as_ref().map(|ranks| ranks.size() as u64);
+        let used = self.ledger.history().machines().last();
+        if used.map(|used| (used.machine.as_str(), used.ranks)) != Some((machine, ranks)) {
+            let entry = LedgerEntry::Machine { step: self.step, machine: machine.to_owned(), ranks };
             self.tell(&entry)?;
+            // From here on the certificate says what ranks that share the run assume.
+            if let Some(covered) = self.covered.as_ref().filter(|_| ranks.is_some()) {
+                self.write_certificate(Status::Running, covered)?;
+            }
         }
         let sampler = self.sampler()?;
         let Some(shown) = self.shown(observer)? else {
             *flow = ControlFlow::Break(());
             return Ok(());
         };
+        self.order(RankOrder::Prepare(self.step));
         let (drawn_from, cards) = ((&self.prepared, &self.keys), self.trainer.cards());
-        let mut loaders = StepLoaders::new(drawn_from, shown, &sampler, self.step..steps, cards)?;
+        let loaders = StepLoaders::new(drawn_from, shown, &sampler, self.step..steps, cards);
         // A fault in the first records should cost no step.
-        loaders.prepare()?;
+        let loaders = loaders.and_then(StepLoaders::prepared);
+        if let Some(ranks) = &self.prepared.ranks {
+            ranks.agree(&loaders).or_else(|failed| loaders.as_ref().map_or(Ok(()), |_| Err(failed)))?;
+        }
+        let mut loaders = loaders?;
         let mut pace = self.pace();
         let checkpoint_every =
             self.prepared.training.conduct.checkpoint_every.unwrap_or_else(|| pace.checkpoint_every());
@@ -286,6 +307,7 @@ impl Run {
                 share.promised(self.ledger.history())?;
             }
             for _ in 0..block {
+                self.order(RankOrder::Step(self.step));
                 let taken = loaders
                     .step(&mut self.trainer, &self.keys.step, self.step)
                     .map_err(|source| TrainError::Step { step: self.step + 1, source: Box::new(source) })?;
@@ -319,9 +341,12 @@ impl Run {
     /// The pace at which this machine takes the plan's steps, from public facts about both.
     fn pace(&self) -> Pace {
         let threads = self.prepared.training.performance.threads;
+        let ranks = self.prepared.ranks.as_ref().map_or(1, |ranks| ranks.size());
         let engine = match (self.trainer.machine(), threads) {
-            ("cpu", 0) => Engine::Threads(std::thread::available_parallelism().map_or(1, usize::from)),
-            ("cpu", threads) => Engine::Threads(threads),
+            ("cpu", 0) => {
+                Engine::Threads(ranks * std::thread::available_parallelism().map_or(1, usize::from))
+            }
+            ("cpu", threads) => Engine::Threads(ranks * threads),
             _ => Engine::Cards(self.trainer.cards()),
         };
         let parts = self.prepared.parts().iter().zip(self.trainer.graphs()).zip(&self.prepared.views);
@@ -367,6 +392,7 @@ impl Run {
         if self.evaluated.as_ref().is_some_and(|(step, _)| *step == self.step) {
             return Ok(());
         }
+        self.order(RankOrder::Evaluate);
         let evaluation = self.evaluator.evaluate(&self.prepared, &mut self.trainer, &test)?;
         #[derive(Serialize)]
         struct MetricsLine<'a> {
@@ -409,7 +435,8 @@ impl Run {
         self.norms.as_mut().map_or(Ok(()), |norms| norms.add(self.step, taken.norms()))
     }
 
-    fn write_checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+    /// What the run goes on from, at this place.
+    fn checkpoint(&mut self) -> Result<Checkpoint, TrainError> {
         let history = self.ledger.history();
         let (lines, hash) = history.position();
         let place = CheckpointPlace {
@@ -421,12 +448,28 @@ impl Run {
             ledger_lines: lines,
             ledger_hash: hash.to_owned(),
         };
-        self.trainer.checkpoint(place)?.write(&self.folder.checkpoints())?;
+        self.trainer.checkpoint(place)
+    }
+
+    fn write_checkpoint(&mut self, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        let checkpoint = self.checkpoint()?;
+        if let Some(ranks) = &self.prepared.ranks {
+            ranks.order(RankOrder::Compare);
+            among::compare(ranks, &mut self.trainer)?;
+        }
+        checkpoint.write(&self.folder.checkpoints())?;
         if let Some(covered) = &self.covered {
             self.write_certificate(Status::Running, covered)?;
         }
         let _ = observer.notice(&Event::Checkpoint { step: self.step });
         Ok(())
+    }
+
+    /// Tells the processes that share the run, if there are any, what all of them do next.
+    fn order(&self, order: RankOrder) {
+        if let Some(ranks) = &self.prepared.ranks {
+            ranks.order(order);
+        }
     }
 
     /// Writes a line of the ledger. Returns once it would survive a crash.
@@ -478,6 +521,10 @@ fn loader_options(prepared: &Prepared, cards: usize) -> LoaderOptions {
         threads: performance.threads,
         prefetch: performance.prefetch,
         microbatch: Planned::of(prepared).each(cards).saturating_mul(cards),
+        share: prepared.ranks.as_ref().map_or_else(SampleShare::default, |ranks| SampleShare {
+            process: ranks.rank(),
+            processes: ranks.size(),
+        }),
     }
 }
 

@@ -28,6 +28,28 @@ use crate::prepare::Prepared;
 use crate::recover::Recovered;
 use crate::step::Trainer;
 
+/// A run that this process holds again, before anything in its folder has changed.
+pub(super) struct OldRun {
+    folder: Folder,
+    ledger: Ledger,
+    pub(super) prepared: Prepared,
+    recovered: Recovered,
+}
+
+impl OldRun {
+    /// Opens an old run.
+    pub(super) fn open(out: &Path, performance: &Performance) -> Result<Self, TrainError> {
+        let folder = Folder::new(out);
+        if !folder.ledger().exists() {
+            return Err(TrainError::NoRun { folder: out.to_owned() });
+        }
+        // Whoever cannot write to the run should learn that before the data is read.
+        let ledger = Ledger::open(&folder.ledger())?;
+        let (prepared, recovered) = verified(&folder, performance)?;
+        Ok(Self { folder, ledger, prepared, recovered })
+    }
+}
+
 impl Run {
     /// Begins a run. Its ledger comes last: until it is there, there is no run and the folder may be used again.
     pub(super) fn create(
@@ -52,20 +74,10 @@ impl Run {
         Ok(run)
     }
 
-    /// Opens an old run at the place from which it goes on.
-    pub(super) fn reopen(
-        out: &Path,
-        performance: &Performance,
-        budget: Option<&Within>,
-    ) -> Result<Self, TrainError> {
-        let folder = Folder::new(out);
-        if !folder.ledger().exists() {
-            return Err(TrainError::NoRun { folder: out.to_owned() });
-        }
+    /// Goes on with an old run.
+    pub(super) fn again(old: OldRun, budget: Option<&Within>) -> Result<Self, TrainError> {
+        let OldRun { folder, ledger, prepared, recovered } = old;
         let mut notes = Vec::new();
-        // Whoever cannot write to the run should learn that before the data is read.
-        let ledger = Ledger::open(&folder.ledger())?;
-        let (prepared, recovered) = verified(&folder, performance)?;
         let mut trainer = Trainer::new(&prepared, &mut notes)?;
         let keys = Keys::again(&prepared, &folder, recovered.history.start())?;
         folder.close_private()?;
@@ -79,7 +91,7 @@ impl Run {
         let step = if ledger.history().start().repeats_freely() { from } else { spent };
         let share = match ledger.history().finished() {
             true => None,
-            false => Share::again(out, budget, &prepared, ledger.history())?,
+            false => Share::again(folder.root(), budget, &prepared, ledger.history())?,
         };
         let mut run = Self { share, step, ..Self::new(folder, prepared, trainer, ledger, keys, notes)? };
         if !run.ledger.history().finished() {

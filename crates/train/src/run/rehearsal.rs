@@ -168,6 +168,7 @@ impl Rehearsal {
             masked: MaskedPasses::of(&training, &blueprint, &views, classes, &parameters)?,
             blueprint,
             notes: Vec::new(),
+            ranks: None,
             training,
             spec: completed.spec.clone(),
             masks: completed.masks.clone(),

@@ -95,7 +95,7 @@ fn a_run_may_go_on_on_another_machine_and_says_so() {
     let mut stopped = common::Recorder { stop_after: Some(2), ..common::Recorder::default() };
     crate::start(&common::request(folder.path(), PLAN), &out, &mut stopped).unwrap();
     let begun = certify(&out).unwrap();
-    assert_eq!(begun.machines, [UsedMachine { step: 0, machine: "cpu".into() }]);
+    assert_eq!(begun.machines, [UsedMachine { step: 0, machine: "cpu".into(), ranks: None }]);
 
     for device in ["cuda:99", "cuda:98,99"] {
         let missing = Performance { device: Some(device.parse().unwrap()), ..Performance::default() };
@@ -105,14 +105,17 @@ fn a_run_may_go_on_on_another_machine_and_says_so() {
     }
 
     let spent = begun.steps_spent;
-    let elsewhere = UsedMachine { step: spent, machine: "cuda:0 (a card, f32)".into() };
-    let entry = LedgerEntry::Machine { step: spent, machine: elsewhere.machine.clone() };
+    let elsewhere = UsedMachine { step: spent, machine: "cuda:0 (a card, f32)".into(), ranks: None };
+    let entry = LedgerEntry::Machine { step: spent, machine: elsewhere.machine.clone(), ranks: None };
     Ledger::open(&out.join("ledger.jsonl")).unwrap().append(&entry).unwrap();
     let mut recorder = common::Recorder::default();
     let outcome = resume(&out, &mut recorder).unwrap();
     assert_eq!(recorder.warnings, ["the run began on cuda:0 (a card, f32) and goes on on cpu"]);
     assert_eq!(outcome.certificate.machines[1], elsewhere);
-    assert_eq!(outcome.certificate.machines[2], UsedMachine { step: spent, machine: "cpu".into() });
+    assert_eq!(
+        outcome.certificate.machines[2],
+        UsedMachine { step: spent, machine: "cpu".into(), ranks: None }
+    );
 }
 
 #[test]

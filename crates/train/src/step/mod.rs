@@ -2,8 +2,10 @@
 
 mod drawn;
 
+use std::sync::Arc;
+
 use dapple_data::rand_core::Rng;
-use dapple_data::{Loader, MasterKey, Purpose, PurposeKey};
+use dapple_data::{Loader, MasterKey, Microbatch, Purpose, PurposeKey};
 use dapple_engine::{Clipping, ClippingRule, StepStats};
 use dapple_graph::{DropoutUnits, Graph, Parameters};
 use dapple_plan::{LearningRate, Plan};
@@ -14,10 +16,12 @@ use dapple_private::{
 
 use crate::checkpoint::{Checkpoint, CheckpointPlace};
 use crate::device::Machine;
+use crate::digest;
 use crate::error::TrainError;
 use crate::masked::MaskedPasses;
 use crate::optimiser::optimiser_settings;
 use crate::prepare::Prepared;
+use crate::ranks::RankGroup;
 use drawn::{DrawnBatch, DropoutDraws, next};
 
 /// A model in training.
@@ -37,7 +41,12 @@ pub(crate) struct Trainer {
     public: Option<(ClippingRule, f32)>,
     /// The clip norm `C` of a split model, in whose multiples both the bounds of its parts and the noise are given.
     split_clip: Option<f64>,
+    /// The processes that share every step.
+    ranks: Option<Arc<RankGroup>>,
 }
+
+/// The first records of a step; then the loader of public parts with the first of these, if records are parted.
+type FirstRecords<'l> = (Microbatch, Option<(&'l mut Loader, Microbatch)>);
 
 /// What each phase of the plan does in its own way.
 struct TrainerPart {
@@ -145,6 +154,7 @@ impl Trainer {
             rule,
             public: public.transpose()?,
             split_clip,
+            ranks: prepared.ranks.clone(),
         })
     }
 
@@ -165,8 +175,7 @@ impl Trainer {
         keys: &StepKeys,
         step: u64,
     ) -> Result<Taken, TrainError> {
-        let first = next(loader)?;
-        self.enter(first.phase)?;
+        let (first, public) = self.ready(loader, public)?;
         let Self { parts, executor, learned, rate, rule, public: public_rule, split_clip, .. } = self;
         let part = &parts[first.phase];
         if let Some(clip) = learned.clip.filter(|clip| clip.norm() != rule.sensitivity()) {
@@ -184,7 +193,7 @@ impl Trainer {
             batch: part.contributions,
             learning_rate,
         };
-        let drawn = first.total;
+        let drawn = first.drawn;
         let dropout = DropoutDraws {
             seed: keys.dropout.step(step).stream(0).next_u64(),
             masks: part.units.as_ref().map(|units| (keys.units.step(step), units)),
@@ -192,8 +201,7 @@ impl Trainer {
         let public_dropout = DropoutDraws { seed: dropout.seed, masks: None };
         let mut batch = DrawnBatch::new(loader, first, dropout);
         let stats = match (public, public_rule) {
-            (Some(loader), Some((public_rule, weight))) => {
-                let first = next(loader)?;
+            (Some((loader, first)), Some((public_rule, weight))) => {
                 let mut microbatches = DrawnBatch::new(loader, first, public_dropout);
                 let microbatches: &mut dyn Microbatches = &mut microbatches;
                 let public = PublicParts { microbatches, rule: public_rule, weight: *weight };
@@ -202,6 +210,26 @@ impl Trainer {
             _ => private_step(&mut **executor, learned, &mut batch, rule, &update)?,
         };
         Ok(Taken { learning_rate, drawn, stats, bound: rule.sensitivity() })
+    }
+
+    /// Waits for the first records of a step, and gets ready for its phase. Processes that share the step hear of it if this one cannot.
+    fn ready<'l>(
+        &mut self,
+        loader: &mut Loader,
+        public: Option<&'l mut Loader>,
+    ) -> Result<FirstRecords<'l>, TrainError> {
+        let found = || {
+            let first = next(loader)?;
+            let public = public.map(|loader| next(loader).map(|first| (loader, first))).transpose()?;
+            self.enter(first.phase)?;
+            Ok((first, public))
+        };
+        let found: Result<_, TrainError> = found();
+        if let (Err(error), Some(ranks)) = (&found, &self.ranks) {
+            // The others report their part of the sum at this place. That this one failed is what they will hear; it knows already.
+            let _ = ranks.exchange(Err(error.to_string()));
+        }
+        found
     }
 
     /// Gets ready for a phase of the plan. Only another graph needs another executor. Equal shapes of samples do not tell, because an image
@@ -290,6 +318,18 @@ impl Trainer {
     pub(crate) fn checkpoint(&mut self, place: CheckpointPlace) -> Result<Checkpoint, TrainError> {
         self.executor.fetch(&mut self.learned)?;
         Checkpoint::of(&self.learned, place)
+    }
+
+    /// A digest of all that was learned.
+    pub(crate) fn digest(&mut self) -> Result<String, TrainError> {
+        self.executor.fetch(&mut self.learned)?;
+        let state = self.learned.optimiser.state();
+        let mean = self.learned.mean.as_ref().map(|mean| mean.parameters().values());
+        let values =
+            [self.learned.parameters.values(), &state.first, &state.second, mean.unwrap_or_default()];
+        let parts = values.map(digest::of_values);
+        let clip = self.adapted_clip_norm().unwrap_or_default().to_bits();
+        Ok(digest::of(&[parts.concat().as_bytes(), &state.updates.to_le_bytes(), &clip.to_le_bytes()]))
     }
 
     /// Restores a checkpoint before the first step; `false` if it does not fit.

@@ -16,8 +16,10 @@ use dapple_private::StepError;
 use rayon::prelude::*;
 
 use super::Evaluation;
+use super::shared::own_part;
 use crate::error::TrainError;
 use crate::inference::Inference;
+use crate::ranks::RankGroup;
 use sum::Sum;
 use tally::PixelTally;
 
@@ -88,11 +90,19 @@ impl Segmenter<'_> {
     }
 
     /// Evaluates the model on every image of a data set, at the size of its label map. Pixels without a class do not count.
+    /// The processes that share a run share the images.
     pub(crate) fn evaluate(
         &mut self,
         dataset: &Arc<dyn Dataset>,
         threads: usize,
+        ranks: Option<&RankGroup>,
     ) -> Result<Evaluation, TrainError> {
+        let own = own_part(dataset, ranks).and_then(|own| self.tally(&own, threads));
+        PixelTally::together(own, ranks)?.finish()
+    }
+
+    /// The tally of all images of a data set.
+    fn tally(&mut self, dataset: &Arc<dyn Dataset>, threads: usize) -> Result<PixelTally, TrainError> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .build()
@@ -122,7 +132,7 @@ impl Segmenter<'_> {
                 }
             }
         }
-        tally.finish()
+        Ok(tally)
     }
 }
 

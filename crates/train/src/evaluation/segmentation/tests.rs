@@ -92,7 +92,7 @@ fn evaluate(pictures: Vec<Size>, method: MapEvaluation) -> Result<Evaluation, Tr
     let (spec, views, parameters) = setting();
     let mut model = inference(&spec);
     let mut segmenter = Segmenter { inference: &mut model, parameters: &parameters, views: &views, method };
-    segmenter.evaluate(&(Arc::new(Pictures(pictures)) as Arc<dyn Dataset>), 2)
+    segmenter.evaluate(&(Arc::new(Pictures(pictures)) as Arc<dyn Dataset>), 2, None)
 }
 
 /// Evaluates pixel by pixel, in the plainest way.

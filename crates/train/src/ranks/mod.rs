@@ -1,0 +1,117 @@
+//! Several processes that share a run: the ranks of a launcher, on one machine or on many.
+//!
+//! The first rank has the run: its folder, its ledger, its keys. It tells the others what to do, step by step ([`RankOrder`]), and a step
+//! is ordered only after it was promised. Each rank shows its executor a part of the step's records; the sums of all become one, which every
+//! rank noises and uses alike. So all ranks hold the same parameters, and none but the first writes anything.
+
+mod facts;
+mod order;
+mod peers;
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dapple_mpi::{MpiError, World};
+use dapple_private::StepError;
+
+use crate::error::TrainError;
+pub(crate) use facts::RankFacts;
+pub(crate) use order::RankOrder;
+
+/// The last byte of what a rank says, which tells whether it can go on.
+const FINE: u8 = 1;
+const FAILED: u8 = 0;
+
+/// All ranks of a run, seen from one of them. What one asks of the others, all ask, in the same order.
+#[derive(Debug)]
+pub struct RankGroup {
+    world: World,
+}
+
+impl RankGroup {
+    /// Joins the other processes of the launcher that started this one; `None` if it was started alone. What ends all ranks at once is told
+    /// to `told` first.
+    ///
+    /// # Errors
+    /// No MPI library, or one that cannot be used.
+    pub fn join(told: fn(&MpiError)) -> Result<Option<Arc<Self>>, TrainError> {
+        Ok(World::join(told)?.map(Self::of))
+    }
+
+    /// The ranks of a world.
+    #[must_use]
+    pub fn of(world: World) -> Arc<Self> {
+        Arc::new(Self { world })
+    }
+
+    /// Whether this is the rank that has the run.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.world.rank() == 0
+    }
+
+    /// The number of this rank, from 0.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.world.rank()
+    }
+
+    /// How many ranks there are.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.world.size()
+    }
+
+    /// Tells all ranks whether this one can begin.
+    ///
+    /// # Errors
+    /// The failure of one of the ranks, which may be this one.
+    pub fn agree<T, E: Display>(&self, own: &Result<T, E>) -> Result<(), TrainError> {
+        let own = own.as_ref().map(|_| Vec::new()).map_err(ToString::to_string);
+        match self.exchange(own) {
+            Ok(_) => Ok(()),
+            Err(StepError::Rank { rank, problem }) => Err(TrainError::Ranks { rank, problem }),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    pub(crate) fn set_patience(&self, patience: Duration) {
+        self.world.set_patience(patience);
+    }
+
+    /// Gives every rank what all have to say, or the failure of one of them.
+    ///
+    /// # Errors
+    /// The failure of the first rank that says that it failed.
+    pub(crate) fn exchange(&self, own: Result<Vec<u8>, String>) -> Result<Vec<Vec<u8>>, StepError> {
+        let (mut bytes, end) =
+            own.map_or_else(|problem| (problem.into_bytes(), FAILED), |bytes| (bytes, FINE));
+        bytes.push(end);
+        let mut all = self.world.gather(&bytes);
+        for (rank, bytes) in all.iter_mut().enumerate() {
+            if bytes.pop() != Some(FINE) {
+                let problem = String::from_utf8_lossy(bytes).into_owned();
+                return Err(StepError::Rank { rank, problem });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Gives every rank what the first has to say; what the others bring is ignored.
+    pub(crate) fn tell(&self, bytes: Vec<u8>) -> Vec<u8> {
+        let mut bytes = bytes;
+        self.world.broadcast(&mut bytes);
+        bytes
+    }
+
+    /// What the first rank wants of all, itself included.
+    pub(crate) fn order(&self, order: RankOrder) {
+        self.tell(order.to_bytes().to_vec());
+    }
+
+    /// Waits for the next order of the first rank.
+    pub(crate) fn next_order(&self) -> RankOrder {
+        RankOrder::from_bytes(&self.tell(Vec::new()))
+    }
+}
