@@ -199,6 +199,28 @@ fn noisy_pixels_are_trained_and_priced() {
     assert!(noise[1] < noise[0], "{noise:?}");
 }
 
+/// Private parts from public batches of their own have the noise of whole records, if neighbours differ in the same way. Drawn clips bring
+/// masks along, which methods of whole records do without.
+#[test]
+fn private_parts_are_compared_with_whole_records() {
+    let plan = |folder: &Path| {
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/plans/moving-shapes.toml");
+        std::fs::copy(example, folder.join("plan.toml")).unwrap();
+    };
+    let sweep = "sweep-train plan.toml --epsilons 2 --methods record-poisson,masked,add-remove,masked-remove --seeds 1 \
+                 --set train.measure=class-accuracy --set optimiser.warmup=0 --set sampling.batch=8 --set sampling.steps=1 --out sweep --json -q";
+    let run = dapple_with(sweep, plan);
+    let answer = run.json();
+    let noise: Vec<f64> =
+        column(&answer, "noise_multiplier").iter().map(|noise| noise.as_f64().unwrap()).collect();
+    // Each is solved for to a ten-thousandth.
+    let alike = |one: f64, other: f64| (one / other - 1.0).abs() < 2e-4;
+    assert!(alike(noise[0], noise[1]) && alike(noise[2], noise[3]) && noise[2] < noise[0], "{noise:?}");
+    assert_eq!(column(&answer, "level"), ["record", "tokens", "record", "tokens"]);
+    assert!(column(&answer, "class_accuracy").iter().all(|score| score.as_f64().is_some()));
+    assert!(run.read("sweep/masked-remove-epsilon2-1/plan.toml").contains("content = \"remove\""));
+}
+
 #[test]
 fn wrong_requests_are_refused_before_anything_is_trained() {
     let mut report = String::new();

@@ -116,7 +116,9 @@ fn refuse(arguments: &Arguments, base: &Request, epsilons: &[f64]) -> Result<(),
         ));
     }
     let tokens = arguments.methods.iter().find(|method| method.level() == Some(Level::Tokens));
-    if let Some(method) = tokens.filter(|_| base.spec.data.masks.is_none()) {
+    // Drawn clips have masks of their own.
+    let drawn = base.spec.data.format == Some(DataFormat::MovingShapes);
+    if let Some(method) = tokens.filter(|_| base.spec.data.masks.is_none() && !drawn) {
         return Err(Failure::request(
             format!(
                 "method {} protects private parts, and the plan does not say which they are",
