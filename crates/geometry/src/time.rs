@@ -14,7 +14,7 @@ pub fn window_inclusion(frames: u32, shown: u32, duration: u32) -> Result<Inclus
     if shown == 0 || shown > frames {
         return Err(GeometryError::BadWindow { shown, frames });
     }
-    // The windows that hold a frame of the interval a .. a + d begin at a - w + 1 .. a + d - 1 (P Lemma 1, along one axis).
+    // The windows that hold a frame of the interval a .. a + d begin at a - w + 1 .. a + d - 1 (the lemma of patch-level privacy by random crops, along one axis; Durmaz et al., Lemma 1).
     let starts = u64::from(frames - shown) + 1;
     let hits = match duration {
         0 => 0,

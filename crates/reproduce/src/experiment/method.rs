@@ -173,6 +173,7 @@ impl Method {
         };
         match self {
             Self::AddRemove => spec.privacy.relation = Some(Relation::AddRemove),
+            Self::Masked => spec.masked.content = Some(MaskedContent::Substitute),
             Self::MaskedRemove => spec.masked.content = Some(MaskedContent::Remove),
             Self::NonPrivate => {
                 spec.train.private = Some(false);
@@ -226,6 +227,9 @@ mod tests {
         assert!(patch_poisson < patch && record_poisson < record && add_remove < record_poisson);
         // One content against another is twice as far as one against none, as with whole records, and public batches of their own cost nothing.
         assert_eq!(epsilon(Method::Masked), record_poisson);
+        let mut removes = spec.clone();
+        removes.masked.content = Some(MaskedContent::Remove);
+        assert_eq!(Method::Masked.of(removes).masked.content, Some(MaskedContent::Substitute));
         assert_eq!(epsilon(Method::MaskedRemove), add_remove);
         // Noise on pixels hides a region better, the more of it there is.
         let noisy = |deviation: f64| {
