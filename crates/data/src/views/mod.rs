@@ -42,7 +42,7 @@ use source::ViewSource;
 use synthetic::Synthetic;
 
 pub use fixed_part::FixedParts;
-pub use part::RecordPart;
+pub use part::{PartGrid, RecordPart};
 pub use whole::Whole;
 
 /// The most pixels of an image at any point of the pipeline, and the most values of a record's views: a gigabyte in single precision.
