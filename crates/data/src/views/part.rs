@@ -118,7 +118,7 @@ impl Views {
         let class = dataset.label(record)?;
         let image = dataset.read(record)?;
         let at = |error: DataError| error.at(|| dataset.place(record));
-        self.check_size(&image).map_err(at)?;
+        self.check_image(&image).map_err(at)?;
         let masks = dataset.frame_masks(record, image.size())?.ok_or_else(|| {
             DataError::missing("data.masks", "the folder of masks that say which pixels are private")
         })?;
