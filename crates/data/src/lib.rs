@@ -46,7 +46,7 @@ pub use decoded::{Image, Values};
 pub use error::DataError;
 pub use keys::{MasterKey, Purpose, PurposeKey, StepKey};
 pub use loader::{Labels, Loader, LoaderKeys, LoaderOptions, Microbatch, SampleShare};
-pub use open::{Opened, open};
+pub use open::{Opened, fill_in, fill_in_from, left_to_data, open};
 pub use pool::Pool;
 pub use sampler::{Draw, Sampler, SamplingEvent, SubmodelLaw};
 pub use split::{split, stratified_split};
