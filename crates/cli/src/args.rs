@@ -11,7 +11,7 @@ use dapple_plan::spec::keys::{KEYS, Key, Kind};
 
 use crate::verbs::{
     account, audit, budget, calibrate, choose, completions, data, demo, eval, inclusion, keys, man, mask,
-    measure, models, predict, profile, report, reproduce, sweep, sweep_train, train, verify,
+    measure, models, predict, profile, report, reproduce, serve, sweep, sweep_train, train, verify,
 };
 
 /// Differentially private training of vision models that counts every source of randomness.
@@ -47,6 +47,7 @@ pub(crate) enum Verb {
     Predict(predict::Arguments),
     Measure(measure::Arguments),
     Report(report::Arguments),
+    Serve(serve::Arguments),
     Verify(verify::Arguments),
     Audit(audit::Arguments),
     Reproduce(reproduce::Arguments),

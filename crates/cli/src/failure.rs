@@ -9,6 +9,7 @@ use dapple_audit::AuditError;
 use dapple_plan::PlanError;
 use dapple_report::ReportError;
 use dapple_reproduce::ReproduceError;
+use dapple_serve::ServeError;
 use dapple_train::data::DataError;
 use dapple_train::{BudgetError, StepError, TrainError};
 
@@ -181,6 +182,16 @@ impl From<ReproduceError> for Failure {
             },
             ReproduceError::Report(error) => error.into(),
             other => Self::run(other.to_string()),
+        }
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Self {
+        let hint = error.hint();
+        match error {
+            ServeError::Plan(error) => error.into(),
+            other => Self::Run { message: other.to_string(), hint },
         }
     }
 }

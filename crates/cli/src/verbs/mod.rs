@@ -20,6 +20,7 @@ pub(crate) mod predict;
 pub(crate) mod profile;
 pub(crate) mod report;
 pub(crate) mod reproduce;
+pub(crate) mod serve;
 pub(crate) mod sweep;
 pub(crate) mod sweep_train;
 pub(crate) mod train;
@@ -46,6 +47,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Predict(arguments) => predict::run(&arguments),
         Verb::Measure(arguments) => measure::run(&arguments),
         Verb::Report(arguments) => report::run(&arguments),
+        Verb::Serve(arguments) => serve::run(&arguments),
         Verb::Verify(arguments) => verify::run(&arguments),
         Verb::Audit(arguments) => audit::run(&arguments),
         Verb::Reproduce(arguments) => reproduce::run(&arguments),

@@ -1,0 +1,153 @@
+//! What a plan costs, for the page.
+
+use dapple_plan::{
+    BracketPrecision, Certificate, Plan, PlanError, PlanSpec, Relation, SolvedUnknown, number,
+};
+use serde::Serialize;
+
+use crate::asked::{Asked, Explorer};
+use crate::error::ServeError;
+
+/// How narrow brackets are: as on the command line.
+pub(crate) fn precision() -> BracketPrecision {
+    BracketPrecision::default()
+}
+
+/// A plan and its price at each level.
+#[derive(Debug, Serialize)]
+pub(crate) struct PriceAnswer {
+    /// The plan as written, to copy.
+    toml: String,
+    /// What the controls show.
+    values: ControlValues,
+    /// What was solved for, if anything was.
+    solved: Option<SolvedUnknown>,
+    levels: Vec<Level>,
+    rates: Rates,
+    /// What must hold outside this program.
+    assumptions: Vec<String>,
+    theorem: String,
+    plan_hash: String,
+}
+
+/// The price for one relation.
+#[derive(Debug, Serialize)]
+struct Level {
+    relation: &'static str,
+    /// Rounded to the safe side; `None` if it is too large to report.
+    epsilon: Option<ShownBracket>,
+    protects: String,
+    /// Why there is no number.
+    problem: Option<String>,
+}
+
+/// A bracket as it is shown, and as it is.
+#[derive(Debug, Serialize)]
+struct ShownBracket {
+    upper: f64,
+    lower: f64,
+    shown: String,
+    shown_lower: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Rates {
+    sample_rate: f64,
+    inclusion_probability: f64,
+    effective_rate: f64,
+    steps: u64,
+    noise_multiplier: f64,
+    delta: f64,
+    sensitivity: f64,
+}
+
+/// What the controls of the page show of a plan.
+#[derive(Debug, Serialize)]
+struct ControlValues {
+    image: Option<[u32; 2]>,
+    crop: Option<[u32; 2]>,
+    patch: Option<[u32; 2]>,
+    records: u64,
+    batch: u64,
+    epochs: Option<u64>,
+    steps: u64,
+    delta: f64,
+    epsilon: Option<f64>,
+    noise_multiplier: f64,
+}
+
+impl Explorer {
+    /// Prices the plan of a question, and the same run at the level of whole records where the plan protects less.
+    pub(crate) fn price(&self, asked: &Asked) -> Result<PriceAnswer, ServeError> {
+        let found = self.plan(asked)?;
+        let certificate = priced(&found.plan)?;
+        let mut levels = vec![Level::of(&found.plan, certificate.as_ref())];
+        if found.plan.relation() == Relation::Patch {
+            let whole = found.plan.at_relation(Relation::Replace);
+            levels.push(Level::of(&whole, priced(&whole)?.as_ref()));
+        }
+        let (assumptions, theorem) =
+            certificate.map(|certificate| (certificate.assumptions, certificate.theorem)).unwrap_or_default();
+        let plan = &found.plan;
+        Ok(PriceAnswer {
+            toml: found.written.to_toml(),
+            values: ControlValues::of(&found.settled, plan),
+            solved: found.solved,
+            levels,
+            rates: Rates {
+                sample_rate: plan.sample_rate(),
+                inclusion_probability: plan.inclusion_probability(),
+                effective_rate: plan.effective_rate(),
+                steps: plan.steps(),
+                noise_multiplier: plan.noise_multiplier(),
+                delta: plan.delta(),
+                sensitivity: plan.sensitivity(),
+            },
+            assumptions,
+            theorem,
+            plan_hash: plan.hash().to_owned(),
+        })
+    }
+}
+
+/// The certificate of a plan; `None` if epsilon is too large to report.
+fn priced(plan: &Plan) -> Result<Option<Certificate>, PlanError> {
+    match plan.price(precision()) {
+        Ok(certificate) => Ok(Some(certificate)),
+        Err(error) if error.is_too_large() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Level {
+    fn of(plan: &Plan, certificate: Option<&Certificate>) -> Self {
+        let epsilon = certificate.map(|certificate| {
+            let (lower, upper) = (certificate.epsilon.least(), certificate.epsilon.upper);
+            ShownBracket { upper, lower, shown: number::up(upper, 4), shown_lower: number::down(lower, 4) }
+        });
+        Self {
+            relation: plan.relation().name(),
+            problem: epsilon.is_none().then(|| "more than can be reported".to_owned()),
+            epsilon,
+            protects: certificate.map(|certificate| certificate.protects.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+impl ControlValues {
+    fn of(spec: &PlanSpec, plan: &Plan) -> Self {
+        let pair = |pixels: dapple_plan::spec::Pixels| [pixels.x, pixels.y];
+        Self {
+            image: spec.pipeline.image.map(pair),
+            crop: spec.pipeline.crop.map(pair),
+            patch: spec.region.patch.map(pair),
+            records: plan.records(),
+            batch: plan.batch(),
+            epochs: spec.sampling.epochs,
+            steps: plan.steps(),
+            delta: plan.delta(),
+            epsilon: plan.target_epsilon(),
+            noise_multiplier: plan.noise_multiplier(),
+        }
+    }
+}
