@@ -32,14 +32,14 @@ pub struct Users {
 }
 
 impl Users {
-    /// Users by the name that each record's user has, record after record. Users are numbered in the order of their names.
+    /// Users by the name or number that each record's user has, record after record. Users are counted in the order of these.
     #[must_use]
-    pub fn of_owners(owners: impl IntoIterator<Item = String>) -> Self {
-        let mut by_name: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    pub fn of_owners<N: Ord + ToString>(owners: impl IntoIterator<Item = N>) -> Self {
+        let mut by_name: BTreeMap<N, Vec<usize>> = BTreeMap::new();
         for (record, owner) in owners.into_iter().enumerate() {
             by_name.entry(owner).or_default().push(record);
         }
-        let users = by_name.into_iter().map(|(name, records)| (identity(&name), records));
+        let users = by_name.into_iter().map(|(name, records)| (identity(&name.to_string()), records));
         Self::of_lists(users, usize::MAX)
     }
 

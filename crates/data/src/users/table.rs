@@ -24,7 +24,7 @@ pub fn read_users(path: &Path, dataset: &dyn Dataset, limits: &DataLimits) -> Re
         let problem = format!("{} numbers for {} training records", numbers.len(), dataset.len());
         return Err(wrong(path, problem));
     }
-    Ok(Users::of_owners(numbers.iter().map(ToString::to_string)))
+    Ok(Users::of_owners(numbers))
 }
 
 /// The users of a data set, as the bytes of a table say them; the path stands for them in messages. Other columns are passed over.

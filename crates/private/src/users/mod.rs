@@ -1,6 +1,8 @@
 //! Private steps in which every contribution is what a user trained on its own records.
 
 mod batch;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
