@@ -418,3 +418,5 @@ mod mix_tests;
 mod split_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod user_tests;
