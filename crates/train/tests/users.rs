@@ -165,6 +165,28 @@ fn users_are_split_off_whole() {
     assert!((3 * held_out..=4 * held_out).contains(&evaluated), "{evaluated} of {held_out}");
 }
 
+/// What a frozen trunk makes of a record is computed once, for users too, and changes nothing.
+#[test]
+fn steps_on_features_are_steps_on_records_to_the_last_bit() {
+    let folder = data();
+    write_data(folder.path(), "train", RECORDS, 28);
+    write_data(folder.path(), "test", 8, 28);
+    let model = "name = 'small-cnn'\ntrainable = ['fc1', 'fc2']";
+    // Thirteen users are drawn twice in six steps of five, and not in the five that are left after the first.
+    let text = user_plan(SEVERAL, "batch = 5\nsteps = 6", "[train]\nseed = 4\ncheckpoint_every = 1")
+        .replace("name = 'linear'", model);
+    let request = request(folder.path(), &text);
+    let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
+    let features = |run: &Path| run.join("private/features");
+    start(&request, &whole, &mut Silent).unwrap();
+    assert!(features(&whole).is_file());
+    start(&request, &parts, &mut Recorder { stop_after: Some(1), ..Recorder::default() }).unwrap();
+    fs::remove_file(features(&parts)).unwrap();
+    resume(&parts, &mut Silent).unwrap();
+    assert!(!features(&parts).exists());
+    assert!(model_bytes(&whole) == model_bytes(&parts));
+}
+
 /// Label maps, phases and a clip norm that follows a quantile are as they are for records.
 #[test]
 fn users_train_segmentation_models_in_phases() {
@@ -200,6 +222,7 @@ fn what_does_not_fit_users_costs_no_step() {
         (good(file, "[user]\nlocal_steps = 2"), "user.local_learning_rate"),
         (good(file, "records_per_clip = 2"), "microbatches under the user relation"),
         (good(file, "").replace("batch = 5", "batch = 14"), "sampling.batch"),
+        (good(&format!("{file}\n[user]\nmax_records = 0"), ""), "user.max_records"),
         (good(file, "").replace("batch = 5", "batch = 5\nrecords = 40"), "40 users, but the data set has 13"),
         (
             good(file, "").replace("batch = 5", "scheme = 'without-replacement'\nbatch = 5"),
