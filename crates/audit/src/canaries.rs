@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dapple_data::{DataError, Dataset, Image, SubmodelLaw, Subset, Target, Values};
+use dapple_data::{DataError, Dataset, Image, SubmodelLaw, Subset, Target, Users, Values};
 use dapple_geometry::{Mask, Placement, Region, Size};
 use dapple_graph::op::{AdaptiveAvgPool, Add, Concat, Dropout, ParameterValue, Reshape, Slice};
 use dapple_graph::{
@@ -68,6 +68,8 @@ pub(crate) struct Canaries {
     split: CanarySplit,
     /// What is private, where records have private and public parts.
     parted: Option<PartedCanary>,
+    /// Every record is a user of its own, where users are what is protected.
+    users: Option<Users>,
 }
 
 /// What the private and the public part of a canary show. Its columns belong to one and the other in turn, so that every crop shows both.
@@ -167,7 +169,8 @@ impl Canaries {
         };
         let shared = parts[0].split().is_none_or(|split| split.nonsplit_norm() > 0.0);
         let relation = plan.relation();
-        Ok(Self { pattern, size, records, coins, relation, region, shared, split, parted })
+        let users = (relation == Relation::User).then(|| Users::of_owners(0..records));
+        Ok(Self { pattern, size, records, coins, relation, region, shared, split, parted, users })
     }
 
     /// A model whose gradient at a canary touches only the canary's own weights, downhill for heads and uphill for tails, and whose
@@ -365,6 +368,10 @@ fn region(part: &Plan, size: Size) -> Result<Option<Mask>, dapple_geometry::Geom
 impl Dataset for Canaries {
     fn len(&self) -> usize {
         self.records
+    }
+
+    fn users(&self) -> Option<&Users> {
+        self.users.as_ref()
     }
 
     /// One for each canary, and one for all other records.

@@ -35,6 +35,8 @@ const PATCH: &str = "region.patch = [6, 6]\npipeline.image = [24, 20]\npipeline.
 
 const MIXED: &str = "mix.synthetic = 2\nmix.self_mix = 3\n";
 
+const USERS: &str = "privacy.relation = 'user'\n";
+
 /// Each bound is above the truth with probability at most 0.05, and the certified epsilon is always above the truth; seeds are fixed. The
 /// bound must not be small either: an attack that misread the run would show nothing.
 #[test]
@@ -46,6 +48,8 @@ fn honest_certificates_hold_and_something_shows() {
             "without replacement",
             "privacy.relation = 'replace'\nsampling.scheme = 'without-replacement'".to_owned(),
         ),
+        ("users", USERS.to_owned()),
+        ("local steps", format!("{USERS}user.local_steps = 3\nuser.local_learning_rate = 0.1")),
         ("patch", PATCH.to_owned()),
         ("views", format!("{PATCH}pipeline.views = 3")),
         ("adapted clip norm", "privacy.clip_quantile = 0.3\nprivacy.count_noise = 1.0".to_owned()),

@@ -38,7 +38,7 @@ fn assert_meets(found: f64, expected: f64, what: &str) {
 fn every_figure_is_listed() {
     exact_snapshot("reproduce_list", &dapple("reproduce --list").report());
     let listed = dapple("reproduce --list --json").json();
-    assert_eq!(listed.as_array().unwrap().len(), 47);
+    assert_eq!(listed.as_array().unwrap().len(), 48);
 }
 
 #[test]

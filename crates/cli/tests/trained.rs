@@ -163,6 +163,27 @@ fn submodels_are_trained_with_the_noise_of_known_and_of_hidden_ones() {
 }
 
 #[test]
+fn users_of_two_images_are_trained_with_submodels() {
+    let run = dapple("reproduce partition/table2 --steps 1 --seeds 1 --json --out runs -q");
+    let answer = run.json();
+    let trained = rows(&answer);
+    let of = |name: &str| trained.iter().map(|row| row[name].as_f64().unwrap()).collect::<Vec<f64>>();
+    assert_eq!(of("submodels"), [2.0, 2.0, 4.0, 4.0, 1.0]);
+    assert_eq!(of("paper_accuracy"), [0.7847, 0.8028, 0.7696, 0.7911, 0.8218]);
+    let (noise, epsilon) = (of("noise_multiplier"), of("epsilon"));
+    assert!(noise[4] > noise[1] && noise[1] > noise[3], "{noise:?}");
+    assert!(epsilon.iter().all(|&epsilon| epsilon <= 8.0) && epsilon[2] < epsilon[0], "{epsilon:?}");
+    let plan = run.read("runs/tuned-submodels4-poisson-users-1/plan.toml");
+    for part in
+        ["relation = \"user\"", "private.users.npy", "local_steps = 3", "batch = 875", "records = 875"]
+    {
+        assert!(plan.contains(part), "{part} in {plan}");
+    }
+    let certificate = run.read("runs/tuned-submodels4-poisson-users-1/certificate.json");
+    assert!(certificate.contains("all records of the user") && certificate.contains("one of 4 submodels"));
+}
+
+#[test]
 fn balanced_and_poisson_sampling_are_trained_from_scratch_and_fine_tuned() {
     let run = dapple("reproduce partition/section4.2 --steps 4 --seeds 1 --json -q");
     let answer = run.json();

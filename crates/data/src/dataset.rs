@@ -6,7 +6,7 @@ use dapple_geometry::{Mask, Size};
 use dapple_plan::number::hexadecimal;
 use sha2::{Digest, Sha256};
 
-use crate::{DataError, Image, Target, TargetKind};
+use crate::{DataError, Image, Target, TargetKind, Users};
 
 /// Records, each an image or a clip with a class, or an image with a label map, read one at a time.
 pub trait Dataset: Send + Sync {
@@ -87,6 +87,16 @@ pub trait Dataset: Send + Sync {
     /// As [`Dataset::mask`].
     fn frame_masks(&self, record: usize, size: Size) -> Result<Option<Vec<Mask>>, DataError> {
         Ok(self.mask(record, size)?.map(|mask| vec![mask]))
+    }
+
+    /// Whose records are whose, if the data set tells it.
+    fn users(&self) -> Option<&Users> {
+        None
+    }
+
+    /// Number of what a step draws: of users where the data set tells them, else of records.
+    fn units(&self) -> usize {
+        self.users().map_or_else(|| self.len(), Users::len)
     }
 
     /// Where a record comes from, for messages.

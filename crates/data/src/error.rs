@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use dapple_geometry::Size;
-use dapple_plan::SettingError;
+use dapple_plan::{Plan, Relation, SettingError};
 use thiserror::Error;
 
 /// Why data could not be read, drawn or transformed. The message is one line that names the file, and [`DataError::hint`] says what to do
@@ -83,6 +83,14 @@ pub enum DataError {
     /// A file that says nothing about which pixels of an image are private.
     #[error("{}: not a mask: {problem}", path.display())]
     ImageMask {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A file that does not say whose each record is.
+    #[error("{}: {problem}", path.display())]
+    Users {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
@@ -317,6 +325,14 @@ pub enum DataError {
         /// The data set's.
         data: u64,
     },
+    /// Another number of users than the plan was priced for.
+    #[error("the plan is for {plan} users, but the data set has {data}")]
+    UserCount {
+        /// The plan's number.
+        plan: u64,
+        /// The data set's.
+        data: u64,
+    },
     /// An operation that the plan prices, but that cannot be carried out here.
     #[error("the operation `{operation}` is priced but cannot be carried out: {reason}")]
     Operation {
@@ -376,6 +392,15 @@ impl DataError {
         SettingError::refused(key, problem).into()
     }
 
+    /// The error of a data set with another number of records, or of users where the plan draws these, than the plan was priced for.
+    #[must_use]
+    pub fn size(plan: &Plan, data: u64) -> Self {
+        match plan.relation() {
+            Relation::User => Self::UserCount { plan: plan.records(), data },
+            _ => Self::Records { plan: plan.records(), data },
+        }
+    }
+
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { path, source }
@@ -426,6 +451,10 @@ impl DataError {
                 "a mask is a PNG picture or an array in which what is not zero is private, run lengths as of COCO, or boxes in JSON or CSV"
                     .into()
             }
+            Self::Users { .. } => {
+                "users are told by a table (.csv) with a first line `file,user` or `record,user` and one line for each training record, or by an array (.npy) of one whole number for each"
+                    .into()
+            }
             Self::MaskSize { .. } => "a mask has one pixel for each pixel of its image".into(),
             Self::Masks { .. } => {
                 "every image has one mask of its name; for an image without private pixels it is all black, or has no boxes".into()
@@ -472,7 +501,7 @@ impl DataError {
             Self::Frames { .. } => "give clips to a model of clips, and images to a model of images".into(),
             Self::Setting(source) => source.hint(),
             Self::BatchTooLarge { records, .. } => format!("give a batch of at most {records}"),
-            Self::Records { data, .. } => {
+            Self::Records { data, .. } | Self::UserCount { data, .. } => {
                 format!("set `sampling.records = {data}`, or leave it out")
             }
             Self::Operation { .. } => "carry it out on the files beforehand, or leave it out".into(),

@@ -42,6 +42,8 @@ pub enum Purpose {
     PublicSampling,
     /// Where crops of public parts lie and which of them are mirrored.
     PublicViews,
+    /// Which of a user's records a round sees, and in which order.
+    UserRecords,
 }
 
 impl Purpose {
@@ -61,6 +63,7 @@ impl Purpose {
             Self::DropoutUnits => 11,
             Self::PublicSampling => 12,
             Self::PublicViews => 13,
+            Self::UserRecords => 14,
         }
     }
 }
@@ -208,6 +211,7 @@ mod tests {
             Purpose::DropoutUnits,
             Purpose::PublicSampling,
             Purpose::PublicViews,
+            Purpose::UserRecords,
         ];
         for seed in 0..3 {
             for purpose in purposes {

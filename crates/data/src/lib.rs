@@ -35,6 +35,7 @@ mod statistics;
 pub mod street;
 mod target;
 pub mod uniform;
+mod users;
 mod views;
 
 pub use chacha20::ChaCha20Rng;
@@ -51,4 +52,5 @@ pub use pool::Pool;
 pub use sampler::{Draw, Sampler, SamplingEvent, SubmodelLaw};
 pub use split::{split, stratified_split};
 pub use target::{IGNORED, LabelMap, MAX_MAP_CLASSES, Target, UNLABELLED};
+pub use users::{Users, decode_users, read_users};
 pub use views::{FixedParts, PartGrid, RecordPart, Views, Whole};

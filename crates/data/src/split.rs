@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::keys::{MasterKey, Purpose};
 use crate::uniform::unit;
-use crate::{DataError, Dataset, Subset, Target, Values};
+use crate::{DataError, Dataset, Subset, Target, Users, Values};
 
 /// Splits a data set in two: the records to train on, and about a `share` of all for evaluation. A coin of its own decides for each
 /// record.
@@ -59,6 +59,29 @@ pub fn stratified_split(
         records.iter().take(count).for_each(|&record| held_out[record] = true);
     }
     parts(whole, share, |record| held_out[record])
+}
+
+/// Splits users off with all of their records: the records to train on, with their users, and those of about a `share` of all users.
+///
+/// # Guarantee
+/// The coin of a user depends on the seed and on the user's name, never on the others or on how many there are, so neighbouring data sets
+/// are split into neighbouring ones.
+///
+/// # Errors
+/// A share that is not between 0 and 1 or leaves one side without users.
+pub(crate) fn split_users(
+    whole: &Arc<dyn Dataset>,
+    users: &Users,
+    share: f64,
+    seed: u64,
+) -> Result<(Subset, Users, Subset), DataError> {
+    check(share)?;
+    let key = MasterKey::from_seed(seed).purpose(Purpose::Split).step(0);
+    let (train, left, validation) = users.part(|identity| unit(&mut key.stream(identity)) < share);
+    if train.is_empty() || validation.is_empty() {
+        return Err(wrong(format!("a share of {share} of {} users leaves one side empty", users.len())));
+    }
+    Ok((Subset::new(Arc::clone(whole), train)?, left, Subset::new(Arc::clone(whole), validation)?))
 }
 
 fn wrong(problem: String) -> DataError {

@@ -229,6 +229,16 @@ pub(crate) fn cifar() -> Vec<Vec<u8>> {
     vec![ten.to_vec(), hundred.to_vec(), gzipped(&ten), gzipped(&[ten, ten].concat())]
 }
 
+/// Tables of the users of a folder with the one picture `b/a.pgm`.
+pub(crate) fn user_tables() -> Vec<Vec<u8>> {
+    let texts = ["file,user\nb/a.pgm,ann\n", "\u{feff}note,user,record\r\n\"a \"\"b\"\",\nc\",ben,0\r\n"];
+    texts
+        .map(|text| text.as_bytes().to_vec())
+        .into_iter()
+        .chain([array("<i4", "1,", &[7, 0, 0, 0])])
+        .collect()
+}
+
 pub(crate) fn lists() -> Vec<Vec<u8>> {
     vec![b"# picture class\na 1\n".to_vec(), b"/a.pgm cat 3 4\n\n".to_vec()]
 }

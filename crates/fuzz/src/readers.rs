@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use dapple_data::formats::{ImageFolder, Npy, cifar, decode, decode_mask, idx};
 use dapple_data::segmentation::{ClassMap, a2d2};
-use dapple_data::{DataError, DataLimits, Dataset, clips, masks};
+use dapple_data::{DataError, DataLimits, Dataset, clips, masks, read_users};
 use dapple_graph::{Graph, GraphError, Parameters, weights};
 use dapple_plan::{Plan, PlanError, PlanSpec};
 use dapple_train::{History, RunCertificate, readers};
@@ -55,6 +55,7 @@ pub const READERS: &[Reader] = &[
     Reader { name: "idx", corpus: corpus::idx, read: idx_file },
     Reader { name: "cifar", corpus: corpus::cifar, read: cifar_file },
     Reader { name: "list", corpus: corpus::lists, read: list },
+    Reader { name: "users", corpus: corpus::user_tables, read: users },
     Reader { name: "mask", corpus: || corpus::pictures(ImageFormat::Png), read: mask },
     Reader { name: "image mask", corpus: corpus::image_masks, read: image_mask },
     Reader { name: "clip", corpus: corpus::clips, read: clip },
@@ -246,6 +247,20 @@ fn list(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
     let files = Files::new(bytes, folder, b"P5\n1 1\n255\n\0")?;
     let _ = std::fs::copy(&files.good, folder.join("a.pgm"));
     read_all(&ImageFolder::open_list(folder, &files.damaged, &LIMITS)?)
+}
+
+/// Reads the bytes as a table and as an array of the users of one picture.
+fn users(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
+    let files = Files::new(bytes, folder, b"P5\n1 1\n255\n\0")?;
+    let _ = std::fs::create_dir_all(folder.join("pictures/b"));
+    let _ = std::fs::copy(&files.good, folder.join("pictures/b/a.pgm"));
+    let pictures = ImageFolder::open(&folder.join("pictures"), &LIMITS)?;
+    let array = folder.join("users.npy");
+    let _ = std::fs::write(&array, bytes);
+    let as_array = read_users(&array, &pictures, &LIMITS);
+    let users = read_users(&files.damaged, &pictures, &LIMITS).or(as_array)?;
+    assert!(users.len() == 1 && users.records(0) == [0], "the picture has one user");
+    Ok(())
 }
 
 /// A damaged file, and a good one that goes with it.

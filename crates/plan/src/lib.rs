@@ -68,5 +68,5 @@ pub use training::{
     HeldOut, LearningRate, ListedSplit, Look, MAX_CLASSES, MapEvaluation, MaskedPlan, ModelPlan, Momentum,
     NtuSplit, OptimiserPlan, OptimiserRule, PerformancePlan, PoolPlan, ProgramScenes, RecordFiles,
     RecordOrigin, SessionChoice, SettingError, SmarthomeSplit, StoredFormat, SubmodelPlan, TargetKind,
-    TrainedPart, TrainingPlan, ViewPlan, WeightSource,
+    TrainedPart, TrainingPlan, UserFile, UserPlan, ViewPlan, WeightSource,
 };

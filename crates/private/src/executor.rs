@@ -9,7 +9,7 @@ use crate::error::StepError;
 use crate::learned::{Learned, Update};
 
 /// The records of one step, a part of them at a time.
-pub trait Microbatches {
+pub trait Microbatches: Send {
     /// Returns the next part, or `None` after the last.
     ///
     /// # Errors

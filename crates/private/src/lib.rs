@@ -8,6 +8,9 @@
 //!
 //! Several processes may take a step together ([`Peers`]): their sums become one before the noise, which all of them add alike.
 //!
+//! Where whole users are protected, a contribution is what a user trained on its own records ([`UserProcessor`]) or sent from elsewhere
+//! ([`UpdateSum`]), clipped and added in the same way.
+//!
 //! If the clip norm follows a quantile ([`AdaptiveClip`]), the number of records within it is released beside the sum, with noise of its own,
 //! and moves the clip norm of the next step.
 //!
@@ -31,6 +34,8 @@ mod parallel;
 mod peers;
 mod processor;
 mod step;
+mod updates;
+mod users;
 
 pub use adaptive::AdaptiveClip;
 #[cfg(feature = "cuda")]
@@ -45,3 +50,5 @@ pub use optimiser::{Ema, Optimiser, OptimiserSettings, OptimiserState};
 pub use peers::Peers;
 pub use processor::Processor;
 pub use step::private_step;
+pub use updates::{AddedUpdate, UpdateSum};
+pub use users::{LocalSteps, LocalTraining, UserProcessor};

@@ -10,16 +10,14 @@ use dapple_graph::{Graph, Parameters};
 use crate::error::StepError;
 use crate::executor::{Executor, Forward, Microbatches};
 use crate::learned::{Learned, Update};
-use crate::parallel::WORTH_THREADS;
+use crate::parallel::UpdateThreads;
 use crate::peers::{self, Peers};
 
 /// An executor that takes private steps on the processor.
 #[derive(Debug)]
 pub struct Processor {
     executor: CpuExecutor,
-    threads: usize,
-    /// The threads that noise and update the parameters, started at the first step of a model that is large enough to be worth it.
-    pool: Option<rayon::ThreadPool>,
+    threads: UpdateThreads,
     /// The sum of the step under way.
     sum: Option<GradientSum>,
     /// The sum of the public parts of records, and the weight of what has no bound, if the step under way has any.
@@ -46,7 +44,8 @@ impl Processor {
     pub fn with_submodels(graph: &Graph, submodels: &[Graph], threads: usize) -> Result<Self, StepError> {
         let options = CpuOptions { threads, ..CpuOptions::default() };
         let executor = CpuExecutor::with_submodels(graph, submodels.to_vec(), options)?;
-        Ok(Self { executor, threads, pool: None, sum: None, public: None, gradient: Vec::new(), peers: None })
+        let threads = UpdateThreads::new(threads);
+        Ok(Self { executor, threads, sum: None, public: None, gradient: Vec::new(), peers: None })
     }
 
     /// The same executor, which takes every step together with other processes that have the same graph and parameters, and the same
@@ -74,14 +73,6 @@ impl Processor {
                 peers::join(&**peers, own, &mut loaded, rule, mark)
             }
         }
-    }
-
-    fn pool(&mut self) -> Result<rayon::ThreadPool, StepError> {
-        let threads = self.threads;
-        self.pool
-            .take()
-            .map_or_else(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build(), Ok)
-            .map_err(|error| StepError::Threads { threads, reason: error.to_string() })
     }
 }
 
@@ -143,13 +134,8 @@ impl Executor for Processor {
             public => public,
         };
         let behind = behind.as_mut().map(|(total, weight)| (&*total.to_single(), *weight));
-        if self.layout().len() < WORTH_THREADS {
-            learned.update(&mut total, behind, update)?;
-        } else {
-            let pool = self.pool()?;
-            pool.install(|| learned.update(&mut total, behind, update))?;
-            self.pool = Some(pool);
-        }
+        let values = self.executor.layout().len();
+        self.threads.run(values, || learned.update(&mut total, behind, update))?;
         self.gradient = self.executor.recycle(total);
         Ok(())
     }

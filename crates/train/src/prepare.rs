@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dapple_data::{Opened, RecordPart, Views, open};
+use dapple_data::{DataError, Opened, RecordPart, Views, open};
 use dapple_engine::Clipping;
 use dapple_geometry::Mask;
 use dapple_graph::{Graph, Parameters};
 use dapple_plan::spec::{Delta, PlanSpec};
 use dapple_plan::{
     BracketPrecision, Certificate, Conduct, DataPlan, GradientBound, HeldOut, PerformancePlan, Plan,
-    RecordOrigin, Relation, TrainingPlan, ViewPlan,
+    RecordOrigin, TrainingPlan, ViewPlan,
 };
 use dapple_private::AdaptiveClip;
 
@@ -101,11 +101,13 @@ impl Prepared {
 
     fn assemble(spec: PlanSpec, masks: Vec<Mask>, data: Opened) -> Result<Self, TrainError> {
         let (plan, planned) = checked(&spec, &masks)?;
-        let records = data.train.len() as u64;
-        if plan.records() != records {
-            return Err(dapple_data::DataError::Records { plan: plan.records(), data: records }.into());
-        }
+        let units = data.train.units() as u64;
+        let sized = match plan.records() == units {
+            true => Ok(()),
+            false => Err(DataError::size(&plan, units)),
+        };
         let training = TrainingPlan::new(plan, &spec)?;
+        sized?;
         let views = views(training.privacy.parts(), &training.data.views, &data)?;
         let smoothing = training.conduct.label_smoothing;
         let blueprint = Blueprint::read(&training.model, Path::new(""))?;
@@ -264,7 +266,6 @@ pub(crate) fn checked(spec: &PlanSpec, masks: &[Mask]) -> Result<(Plan, Option<C
     PerformancePlan::check(&spec.performance)?;
     let conduct = Conduct::check(&spec.train)?;
     let plan = Plan::check_with_masks(spec, masks)?;
-    refuse_plan(&plan)?;
     let planned = match conduct.private {
         true => Some(price(&plan, &DataPlan::check(spec)?)?),
         false => None,
@@ -291,23 +292,5 @@ pub(crate) fn solve(spec: &mut PlanSpec, masks: &[Mask]) -> Result<(), TrainErro
         return Ok(());
     }
     spec.settle(masks, BracketPrecision::default())?;
-    Ok(())
-}
-
-/// Refuses plans that can be priced but cannot be trained yet.
-fn refuse_plan(plan: &Plan) -> Result<(), TrainError> {
-    let no = |key, problem: &str, hint: &str| Err(TrainError::setting(key, problem, hint));
-    for part in plan.parts() {
-        match part.relation() {
-            Relation::User => {
-                return no(
-                    "privacy.relation",
-                    "records do not tell their user",
-                    "use add-remove with one record a user",
-                );
-            }
-            Relation::AddRemove | Relation::Replace | Relation::Patch | Relation::Masked => {}
-        }
-    }
     Ok(())
 }

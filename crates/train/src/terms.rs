@@ -11,6 +11,11 @@ use crate::error::TrainError;
 pub(crate) fn price(plan: &Plan, data: &DataPlan) -> Result<Certificate, TrainError> {
     let mut certificate = plan.price(BracketPrecision::default())?;
     certificate.assumptions.extend(public_facts(data).map(str::to_owned));
+    if data.users.is_some() {
+        certificate.assumptions.push(
+            "Each record belongs to the one user that the file of users names; a person under two names is two users.".to_owned(),
+        );
+    }
     let moves = |protected: &Protected| protected.travel().is_some();
     if plan.relation() == Relation::Patch
         && data.origin.is_of_clips()

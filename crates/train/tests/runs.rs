@@ -333,7 +333,7 @@ fn wrong_requests_name_their_key_and_write_nothing() {
         ("[train]", "[performance]\ndevice = 'cuda:99'\n[train]", "cuda:99"),
         ("[train]", "[mix]\nsynthetic = 2\n[train]", "mix.synthetic"),
         ("[train]", "[mix]\nself_mix = 2\n[train]", "mix.self_mix"),
-        ("[privacy]", "[privacy]\nrelation = 'user'", "privacy.relation"),
+        ("[privacy]", "[privacy]\nrelation = 'user'", "data.users"),
         ("[privacy]", "[privacy]\nmax_grad_norm = 0.0", "privacy.max_grad_norm"),
         ("'train.npy'", "'nothing.npy'", "nothing.npy"),
         ("mean = [0.5]", "mean = [0.5, 0.5]", "data.mean"),

@@ -19,7 +19,7 @@ pub(crate) use idx::{idx_in_memory, named};
 pub(crate) use mask::marked_pixels;
 pub use mask::{decode_mask, read_mask};
 pub use npy::Npy;
-pub(crate) use npy::{ArrayClip, array_mask, array_masks};
+pub(crate) use npy::{ArrayClip, array_mask, array_masks, whole_numbers};
 pub use packed::PackedImages;
 
 use std::path::Path;

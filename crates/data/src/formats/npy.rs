@@ -92,21 +92,33 @@ fn read_labels(
     classes: Option<u32>,
     limits: &DataLimits,
 ) -> Result<(Vec<u32>, u32), DataError> {
-    let (mut file, _) = file::open(path)?;
-    let header = Header::read(&mut file, path)?;
-    let [count] = header.shape[..] else {
-        return Err(DataError::malformed(
-            path,
-            format!("{} dimensions, but labels have 1", header.shape.len()),
-        ));
-    };
-    if count != records {
+    let values = read_whole_numbers(path, "labels", limits)?;
+    if values.len() as u64 != records {
         return Err(DataError::Counts {
             path: images.to_owned(),
             images: records as usize,
             labels_path: path.to_owned(),
-            labels: count as usize,
+            labels: values.len(),
         });
+    }
+    checked_classes(path, values.into_iter(), classes)
+}
+
+/// The whole numbers of an array of one dimension.
+///
+/// # Errors
+/// A file that cannot be read, is cut short, is larger than allowed, or is another kind of array.
+pub(crate) fn whole_numbers(path: &Path, limits: &DataLimits) -> Result<Vec<i64>, DataError> {
+    read_whole_numbers(path, "users", limits)
+}
+
+/// The same, by what the numbers are in messages.
+fn read_whole_numbers(path: &Path, what: &str, limits: &DataLimits) -> Result<Vec<i64>, DataError> {
+    let (mut file, _) = file::open(path)?;
+    let header = Header::read(&mut file, path)?;
+    if header.shape.len() != 1 {
+        let problem = format!("{} dimensions, but {what} have 1", header.shape.len());
+        return Err(DataError::malformed(path, problem));
     }
     let expected = header.file_length(path)?;
     crate::limits::length(limits, expected, path)?;
@@ -119,9 +131,8 @@ fn read_labels(
         return Err(DataError::Length { path: path.to_owned(), expected, found });
     }
     let values = header.element.integers(&bytes);
-    let values =
-        values.ok_or_else(|| DataError::malformed(path, "labels are whole numbers, little-endian"))?;
-    checked_classes(path, values, classes)
+    let other = || DataError::malformed(path, format!("{what} are whole numbers, little-endian"));
+    Ok(values.ok_or_else(other)?.collect())
 }
 
 #[cfg(unix)]

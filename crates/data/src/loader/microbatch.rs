@@ -21,11 +21,13 @@ pub struct Microbatch {
     pub views: usize,
     /// The submodel that all records of the microbatch update; `None` for the whole model. It is a secret of the run, like the records.
     pub submodel: Option<usize>,
+    /// The user whose records these are, in the order in which its steps go through them; `None` if records are drawn by themselves.
+    pub user: Option<usize>,
     /// How many records of the step came in earlier microbatches.
     pub first: usize,
     /// Records of the step that are shown here; 0 for an empty Poisson batch, which comes as one microbatch without records.
     pub total: usize,
-    /// Records that the step drew. They are more than are shown here if several processes share it.
+    /// Records or users that the step drew. They are more than are shown here if several processes share it.
     pub drawn: usize,
 }
 

@@ -75,6 +75,8 @@ pub struct LoaderKeys {
     pub clip_groups: PurposeKey,
     /// Which submodel each record updates.
     pub submodels: PurposeKey,
+    /// Which of a user's records are shown.
+    pub user_records: PurposeKey,
 }
 
 impl LoaderKeys {
@@ -85,6 +87,7 @@ impl LoaderKeys {
             views: master.purpose(Purpose::Views),
             clip_groups: master.purpose(Purpose::ClipGroups),
             submodels: master.purpose(Purpose::Submodels),
+            user_records: master.purpose(Purpose::UserRecords),
         }
     }
 }
@@ -111,7 +114,8 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Loads the given steps of a plan. `views` holds the views of each phase in order.
+    /// Loads the given steps of a plan. `views` holds the views of each phase in order. If the data set tells users, the sampler draws these,
+    /// and each comes as one microbatch, whatever the options say.
     ///
     /// # Errors
     /// Steps beyond the plan's end, a phase without views, threads that cannot be started.
@@ -169,7 +173,7 @@ impl Loader {
                 TargetKind::Class => 1,
                 TargetKind::LabelMap => views.positions(),
             };
-            let sets = vec![SampleSet { together, records, views: count, submodel: None }];
+            let sets = vec![SampleSet { together, records, views: count, submodel: None, user: None }];
             let (drawn, view_length) = (dataset.len(), views.view_length());
             let step = Step { step: 0, phase: 0, sets, drawn, view_length, label_length };
             worker.step(&step, |records, output, labels: &mut [u32]| {

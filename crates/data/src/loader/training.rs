@@ -20,7 +20,7 @@ pub(super) fn train(
         step: draw.step,
         phase: draw.phase,
         drawn: draw.indices.len(),
-        sets: shared(sample_sets(&draw, views, keys), share),
+        sets: shared(sample_sets(dataset, &draw, views, keys), share),
         view_length: views.input_length(),
         label_length,
     };
@@ -40,18 +40,27 @@ pub(super) fn train(
     }
 }
 
-/// The samples of a step: each record by itself, the groups that records joined, or the records of each submodel. No plan has both groups
+/// The samples of a step: the records of each user, each record by itself, the groups that records joined, or the records of each submodel. No plan has both groups
 /// and submodels.
-fn sample_sets(draw: &Draw, views: &Views, keys: &LoaderKeys) -> Vec<SampleSet> {
+fn sample_sets(dataset: &dyn Dataset, draw: &Draw, views: &Views, keys: &LoaderKeys) -> Vec<SampleSet> {
     let set = |together, records, submodel| SampleSet {
         together,
         records,
         views: views.count_together(together),
         submodel,
+        user: None,
     };
     let whole = || vec![set(1, draw.indices.clone(), None)];
     if draw.indices.is_empty() {
         return whole();
+    }
+    if let Some(users) = dataset.users() {
+        let (records, submodels) = (keys.user_records.step(draw.step), keys.submodels.step(draw.step));
+        let of = |&user: &usize| {
+            let submodel = draw.submodels.as_ref().map(|law| law.submodel(&submodels, user));
+            SampleSet { user: Some(user), ..set(1, users.shown(user, &records), submodel) }
+        };
+        return draw.indices.iter().map(of).collect();
     }
     match (draw.clip_groups, &draw.submodels) {
         (Some(groups), _) => clip_groups(&keys.clip_groups.step(draw.step), &draw.indices, groups)
@@ -120,7 +129,7 @@ mod tests {
     use super::*;
 
     fn set(together: usize, records: std::ops::Range<usize>, submodel: Option<usize>) -> SampleSet {
-        SampleSet { together, records: records.collect(), views: together, submodel }
+        SampleSet { together, records: records.collect(), views: together, submodel, user: None }
     }
 
     /// Every sample is dealt out once, whole and to its own set; shares differ by one sample at the most, and none is nothing at all.

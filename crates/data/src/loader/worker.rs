@@ -52,6 +52,8 @@ pub(super) struct SampleSet {
     pub(super) views: usize,
     /// The submodel; `None` for the whole model.
     pub(super) submodel: Option<usize>,
+    /// The user whose records these are; they are shown at once then.
+    pub(super) user: Option<usize>,
 }
 
 impl SampleSet {
@@ -59,6 +61,7 @@ impl SampleSet {
     /// records are one part, because an empty batch is still a step.
     fn parts(&self, microbatch: usize) -> impl Iterator<Item = &[usize]> {
         let size = match microbatch {
+            _ if self.user.is_some() => self.records.len().max(1),
             0 => self.records.len().max(1),
             microbatch => (microbatch / self.together).max(1) * self.together,
         };
@@ -103,6 +106,7 @@ impl LoaderWorker {
                     inputs,
                     views: set.views,
                     submodel: set.submodel,
+                    user: set.user,
                     first,
                     total,
                     drawn: step.drawn,

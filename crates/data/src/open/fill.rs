@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dapple_plan::spec::{Pixels, PlacementSpec, PlanSpec};
-use dapple_plan::{DataPlan, RecordOrigin};
+use dapple_plan::{DataPlan, RecordOrigin, Relation};
 use rayon::prelude::*;
 
 use crate::{DataError, Dataset};
@@ -12,9 +12,11 @@ use crate::{DataError, Dataset};
 /// crop needs it. Every header is read then, so that no image of another size passes unseen.
 ///
 /// # Errors
-/// Images of several sizes where one is needed, or a file whose header cannot be read.
+/// Images of several sizes where one is needed, a file whose header cannot be read, or users that are drawn and not told.
 pub fn fill_in(spec: &mut PlanSpec, records: &dyn Dataset) -> Result<(), DataError> {
-    spec.sampling.records = spec.sampling.records.or(Some(records.len() as u64));
+    if spec.sampling.records.is_none() {
+        spec.sampling.records = Some(drawn(spec.relation(), records)? as u64);
+    }
     if spec.pipeline.window.is_some() {
         let frames = records.frames().and_then(|frames| u32::try_from(frames).ok());
         spec.pipeline.frames = spec.pipeline.frames.or(frames);
@@ -27,6 +29,17 @@ pub fn fill_in(spec: &mut PlanSpec, records: &dyn Dataset) -> Result<(), DataErr
         spec.pipeline.image = size.map(|size| Pixels { x: size.width(), y: size.height() });
     }
     Ok(())
+}
+
+/// How many there are of what a step draws: users or records.
+fn drawn(relation: Relation, records: &dyn Dataset) -> Result<usize, DataError> {
+    match (relation, records.users()) {
+        (Relation::User, None) => {
+            Err(DataError::missing("data.users", "the user relation needs to know whose records are whose"))
+        }
+        (Relation::User, Some(users)) => Ok(users.len()),
+        _ => Ok(records.len()),
+    }
 }
 
 /// As [`fill_in`], but opens the data only if the plan names some and leaves something to it. Paths are relative to `base`.

@@ -13,7 +13,8 @@ use dapple_plan::{DataPlan, HeldOut, ProgramScenes, RecordFiles, RecordOrigin, S
 use crate::clips::{Clips, SplitPlan};
 use crate::formats::ImageFolder;
 use crate::masks::MaskedRecords;
-use crate::split::{split, stratified_split};
+use crate::split::{split, split_users, stratified_split};
+use crate::users::{UserRecords, Users, read_users};
 use crate::{DataError, Dataset, Pool};
 pub(crate) use files::DataPart;
 use files::{ClassFiles, RecordPaths};
@@ -73,6 +74,10 @@ pub fn open(plan: &DataPlan, base: &Path) -> Result<Opened, DataError> {
     };
     let pool = plan.pool.as_ref().map(|pool| Pool::open(pool, base, &*opened.train, &plan.limits));
     let pool = pool.transpose()?.map(|pool| Arc::new(pool) as Arc<dyn Dataset>);
+    if let Some(file) = &plan.users {
+        let users = read_users(&base.join(&file.path), &*opened.train, &plan.limits)?;
+        return with_users(plan, Opened { pool, ..opened }, users.with_most(file.max_records));
+    }
     match plan.origin {
         RecordOrigin::Stored { held_out: HeldOut::Share { share, seed, relation, stratified }, .. } => {
             let (train, validation) = match stratified {
@@ -83,6 +88,18 @@ pub fn open(plan: &DataPlan, base: &Path) -> Result<Opened, DataError> {
         }
         _ => Ok(Opened { pool, ..opened }),
     }
+}
+
+/// The same with the users of the records to train on. Users that are split off are split off with all of their records.
+fn with_users(plan: &DataPlan, opened: Opened, users: Users) -> Result<Opened, DataError> {
+    let (train, users, test) = match plan.origin {
+        RecordOrigin::Stored { held_out: HeldOut::Share { share, seed, .. }, .. } => {
+            let (train, users, validation) = split_users(&opened.train, &users, share, seed)?;
+            (Arc::new(train) as Arc<dyn Dataset>, users, Some(Arc::new(validation) as Arc<dyn Dataset>))
+        }
+        _ => (opened.train, users, opened.test),
+    };
+    Ok(Opened { train: Arc::new(UserRecords::new(train, users)), test, pool: opened.pool })
 }
 
 /// Opens what lies on disk: the records to train on, before any are split off, and the test set if it has files of its own.

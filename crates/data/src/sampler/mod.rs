@@ -23,14 +23,14 @@ pub(crate) use groups::clip_groups;
 pub use submodels::SubmodelLaw;
 pub(crate) use submodels::by_submodel;
 
-/// The records of one step, in growing order. A Poisson draw may be empty, and even then the step adds noise.
+/// The records of one step, or the users where the plan draws these, in growing order. A Poisson draw may be empty, and even then the step adds noise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Draw {
     /// The step, from 0.
     pub step: u64,
     /// The phase that the step belongs to, as an index into [`Plan::phases`]; 0 in a plan without phases.
     pub phase: usize,
-    /// The records, each at most once.
+    /// The records or users, each at most once.
     pub indices: Vec<usize>,
     /// How many groups the records are clipped in; `None` if each is clipped by itself.
     pub clip_groups: Option<u64>,
@@ -69,14 +69,15 @@ struct Phase {
 }
 
 impl Sampler {
-    /// A sampler for a data set of `records` records.
+    /// A sampler for a data set of `records` records, or of so many users where the plan draws these: [`Dataset::units`](crate::Dataset::units).
+    /// What is said of records here holds for users then.
     ///
     /// # Errors
     /// A plan for another number of records; a batch larger than the data set.
     pub fn new(plan: &Plan, records: usize, key: PurposeKey) -> Result<Self, DataError> {
         let records = records as u64;
         if plan.records() != records {
-            return Err(DataError::Records { plan: plan.records(), data: records });
+            return Err(DataError::size(plan, records));
         }
         let parts = plan.parts();
         let mut first_step = 0;

@@ -23,6 +23,9 @@ section! {
         masks: String =
             ("the folder of masks that say which pixels of each image or clip are private, for the masked relation", "photos/masks")
                 .file();
+        users: String =
+            ("the file that says whose records are whose, for the user relation", "users.csv")
+                .file();
         classes: u32 =
             ("the number of classes the data set must have", "10");
         class_ids: Vec<u32> =

@@ -19,6 +19,7 @@ pub mod reference;
 mod sampling;
 mod text;
 mod train;
+mod user;
 mod values;
 
 use crate::Relation;
@@ -39,11 +40,12 @@ pub use phase::PhaseSpec;
 pub use privacy::{Accountant, Privacy};
 pub use sampling::SamplingSpec;
 pub use train::{ClassMeasure, ClippingKind, EvaluationKind, TrainSpec};
+pub use user::UserSpec;
 pub use values::{Delta, Interval, Pixels};
 
 plan! {
     /// An unchecked plan. Sections are split by meaning: those down to `masked`, and the phases, may change what is guaranteed; `data`,
-    /// `model`, `optimiser` and `train` say what is trained; `performance` changes nothing but speed and memory.
+    /// `model`, `optimiser`, `user` and `train` say what is trained; `performance` changes nothing but speed and memory.
     pub struct PlanSpec {
         privacy: Privacy = "what is guaranteed, and the noise that does it";
         region: RegionSpec = "what is protected within an image";
@@ -55,6 +57,7 @@ plan! {
         data: DataSpec = "where the records come from";
         model: ModelSpec = "what is trained";
         optimiser: OptimiserSpec = "what happens to the noisy gradient";
+        user: UserSpec = "how a user trains in a round, for the `user` relation";
         train: TrainSpec = "how the run is carried out";
         performance: Performance = "what only changes speed and memory";
         ..

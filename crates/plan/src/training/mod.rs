@@ -11,6 +11,7 @@ mod performance;
 mod rate;
 mod submodels;
 mod trained;
+mod user;
 
 pub use clipping::GradientBound;
 pub use conduct::Conduct;
@@ -18,7 +19,7 @@ pub(crate) use data::augment;
 pub use data::{
     ClassNumbers, ClipLayout, DataLimits, DataPlan, HeldOut, ListedSplit, MAX_CLASSES, NtuSplit, PoolPlan,
     ProgramScenes, RecordFiles, RecordOrigin, SessionChoice, SettingError, SmarthomeSplit, StoredFormat,
-    TargetKind, ViewPlan,
+    TargetKind, UserFile, ViewPlan,
 };
 pub use evaluation::{EvaluationPlan, Look, MapEvaluation};
 pub use masked::MaskedPlan;
@@ -28,6 +29,7 @@ pub use performance::PerformancePlan;
 pub use rate::LearningRate;
 pub use submodels::SubmodelPlan;
 pub use trained::{AdapterPlan, TrainedPart};
+pub use user::UserPlan;
 
 use crate::error::PlanError;
 use crate::spec::PlanSpec;
@@ -46,6 +48,8 @@ pub struct TrainingPlan {
     pub submodels: Option<SubmodelPlan>,
     /// How private and public parts of images are trained on; `None` under other relations than `masked`.
     pub masked: Option<MaskedPlan>,
+    /// How users train in a round; `None` under other relations than `user`.
+    pub users: Option<UserPlan>,
     /// How a record's gradient is bounded.
     pub clipping: GradientBound,
     /// What happens to the noisy gradient.
@@ -76,6 +80,7 @@ impl TrainingPlan {
             model,
             submodels: SubmodelPlan::check(&privacy, &spec.partition, targets)?,
             masked: MaskedPlan::check(&privacy, spec, targets)?,
+            users: UserPlan::check(&privacy, spec)?,
             clipping: GradientBound::check(&privacy, &spec.train)?,
             optimiser: OptimiserPlan::check(&spec.optimiser)?,
             schedule: LearningRate::check(&spec.optimiser, privacy.steps())?,

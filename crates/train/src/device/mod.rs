@@ -8,10 +8,10 @@ use std::sync::Arc;
 use dapple_data::SubmodelLaw;
 use dapple_graph::Graph;
 use dapple_plan::spec::{DeviceChoice, FactorPrecision};
-use dapple_plan::{PerformancePlan, Plan, Sampling, TrainingPlan};
+use dapple_plan::{PerformancePlan, Plan, Sampling, TrainingPlan, UserPlan};
 #[cfg(not(feature = "cuda"))]
 use dapple_private::StepError;
-use dapple_private::{Executor, Peers, Processor};
+use dapple_private::{Executor, LocalSteps, LocalTraining, Peers, Processor, UserProcessor};
 
 use crate::error::TrainError;
 use crate::prepare::Prepared;
@@ -41,10 +41,12 @@ pub(crate) struct Machine {
     words: String,
     /// The processes that share every step with this one.
     ranks: Option<Arc<RankGroup>>,
+    /// How users train, if what is drawn are users.
+    users: Option<LocalTraining>,
 }
 
 impl Machine {
-    /// The machine that takes a plan's steps. Private and public parts of images are for the processor alone.
+    /// The machine that takes a plan's steps. Private and public parts of images are for the processor alone, and so are users.
     ///
     /// # Errors
     /// A GPU that was asked for but cannot take such steps.
@@ -64,13 +66,29 @@ impl Machine {
                 "leave it out, or give \"cpu\"; several cards of one machine share a run without ranks: --device cuda:all",
             ));
         }
+        let users = plan.users.map(local_training);
+        if users.is_some() && plan.performance.device.needs_gpu() {
+            return Err(TrainError::setting(
+                "performance.device",
+                "users are trained on the processor alone",
+                "leave it out, or give \"cpu\"",
+            ));
+        }
+        if users.is_some() && prepared.ranks.is_some() {
+            return Err(TrainError::setting(
+                "privacy.relation",
+                "ranks share the records of a step, and a user's are not to be shared",
+                "train users in one process, whose threads they share",
+            ));
+        }
         // A card plans anew for groups of another size, and what a group adds must not depend on which sizes came before.
         let in_groups = prepared.parts().iter().any(|part| part.clip_groups().is_some());
         let repeatable = plan.conduct.seed.is_some() || in_groups;
         let mut machine = Self::new(&plan.performance, Some(Planned::of(prepared)), repeatable);
-        if prepared.masked.is_some() || prepared.ranks.is_some() {
+        if prepared.masked.is_some() || prepared.ranks.is_some() || users.is_some() {
             machine.device = DeviceChoice::Cpu;
         }
+        machine.users = users;
         machine.ranks = prepared.ranks.clone();
         Ok(machine)
     }
@@ -97,6 +115,7 @@ impl Machine {
             cards: 1,
             words: String::new(),
             ranks: None,
+            users: None,
         }
     }
 
@@ -156,6 +175,9 @@ impl Machine {
             notes.push(format!("performance.precision = {name} is for GPUs; the processor computes in f32"));
             self.precision = FactorPrecision::F32;
         }
+        if let Some(local) = self.users {
+            return Ok(Box::new(UserProcessor::new(graph, submodels, local, self.threads)?));
+        }
         let processor = Processor::with_submodels(graph, submodels, self.threads)?;
         Ok(Box::new(match &self.ranks {
             Some(ranks) => processor.among(Arc::clone(ranks) as Arc<dyn Peers>),
@@ -172,6 +194,13 @@ impl Machine {
         };
         Err(Box::new(Unusable { worth_telling: false, error: error.into() }))
     }
+}
+
+/// How users train, as the executor is told.
+fn local_training(plan: UserPlan) -> LocalTraining {
+    let steps = |rate: f64| LocalSteps { count: plan.local_steps, learning_rate: rate as f32 };
+    let batch = plan.local_batch.map(|batch| usize::try_from(batch).unwrap_or(usize::MAX));
+    LocalTraining { steps: plan.local_learning_rate.map(steps), batch }
 }
 
 /// How many records a step is planned for. These numbers are public.

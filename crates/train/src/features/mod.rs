@@ -83,10 +83,10 @@ impl FrozenFeatures {
         if prepared.ranks.is_some() {
             return None;
         }
-        let records = prepared.data.train.len();
+        let (records, units) = (prepared.data.train.len(), prepared.data.train.units());
         let draws = (part.steps().saturating_sub(from)).saturating_mul(part.batch());
         let fixed = prepared.views[0].is_fixed() && prepared.data.train.target_kind() == TargetKind::Class;
-        if !fixed || draws < LEAST_EPOCHS.saturating_mul(records as u64) {
+        if !fixed || draws < LEAST_EPOCHS.saturating_mul(units as u64) {
             return None;
         }
         let subsets = prepared.masked.as_ref().and_then(MaskedPasses::graphs);

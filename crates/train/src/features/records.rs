@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dapple_data::{DataError, Dataset, IGNORED, Image, Target, Values};
+use dapple_data::{DataError, Dataset, IGNORED, Image, Target, Users, Values};
 use dapple_geometry::Size;
 
 /// The records of a data set with features in place of pixels.
@@ -58,6 +58,10 @@ impl Dataset for FeatureRecords {
         let image = |size| Image::new(size, 1, Values::Floats(features.to_vec()));
         let beyond = || DataError::Record { record, records: self.len() };
         self.image_size().and_then(image).ok_or_else(beyond)
+    }
+
+    fn users(&self) -> Option<&Users> {
+        self.records.users()
     }
 
     fn place(&self, record: usize) -> String {

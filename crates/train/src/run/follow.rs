@@ -126,7 +126,7 @@ impl Follower {
 
 /// This rank's part of the records of all steps from one on. Ranks make no features, so records are shown as they are.
 fn prepare(prepared: &Prepared, keys: &Keys, step: u64) -> Result<StepLoaders, TrainError> {
-    let sampler = Sampler::new(prepared.plan(), prepared.data.train.len(), keys.sampling.clone())?;
+    let sampler = Sampler::new(prepared.plan(), prepared.data.train.units(), keys.sampling.clone())?;
     let shown = ShownPasses::of_records(prepared)?;
     StepLoaders::new((prepared, keys), shown, &sampler, step..prepared.plan().steps(), 1)?.prepared()
 }

@@ -350,13 +350,22 @@ impl Run {
             _ => Engine::Cards(self.trainer.cards()),
         };
         let parts = self.prepared.parts().iter().zip(self.trainer.graphs()).zip(&self.prepared.views);
-        let passes = if self.prepared.masked.is_some() { 2.0 } else { 1.0 };
+        let passes = if self.prepared.masked.is_some() { 2.0 } else { 1.0 } * self.records_of_a_unit();
         let products = parts
             .map(|((part, graph), views)| {
                 part.batch() as f64 * views.count() as f64 * pace::products(graph) * passes
             })
             .fold(0.0, f64::max);
         Pace::new(products, engine)
+    }
+
+    /// How many times a record is computed for each record or user that a step draws, about.
+    fn records_of_a_unit(&self) -> f64 {
+        let (train, users) = (&self.prepared.data.train, &self.prepared.training.users);
+        users.map_or(1.0, |users| {
+            let each = train.len() as f64 / train.units().max(1) as f64;
+            users.local_steps as f64 * users.local_batch.map_or(each, |batch| each.min(batch as f64))
+        })
     }
 
     /// Steps until the next checkpoint, evaluation or phase, which must not fall inside a promise.
@@ -371,7 +380,7 @@ impl Run {
     }
 
     fn sampler(&self) -> Result<Sampler, TrainError> {
-        Ok(Sampler::new(self.prepared.plan(), self.prepared.data.train.len(), self.keys.sampling.clone())?)
+        Ok(Sampler::new(self.prepared.plan(), self.prepared.data.train.units(), self.keys.sampling.clone())?)
     }
 
     fn report(&self, taken: &Taken) -> StepReport<'_> {

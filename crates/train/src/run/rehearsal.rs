@@ -9,7 +9,8 @@ use dapple_graph::{DropoutUnits, Graph, GraphError, Parameters};
 use dapple_plan::spec::{MaskedPass, ModelSpec, OptimiserSpec, PlanSpec, PredictionModel, TrainSpec};
 use dapple_plan::{
     Certificate, Conduct, DataLimits, DataPlan, EvaluationPlan, GradientBound, LearningRate, MaskedPlan,
-    ModelPlan, OptimiserPlan, PerformancePlan, Plan, RecordOrigin, SubmodelPlan, TrainingPlan, ViewPlan,
+    ModelPlan, OptimiserPlan, PerformancePlan, Plan, RecordOrigin, SubmodelPlan, TrainingPlan, UserPlan,
+    ViewPlan,
 };
 use dapple_private::draw_unit_masks;
 
@@ -108,12 +109,14 @@ impl Completed {
                 views: ViewPlan { size, flip, ..ViewPlan::default() },
                 pool: None,
                 masks: None,
+                users: None,
             },
             model: ModelPlan::check(&model)?,
             // The caller's model tells its blocks.
             submodels: None,
             // The caller's model tells no tokens apart.
             masked: masked.map(|masked| MaskedPlan { pass: Some(MaskedPass::Blank), ..masked }),
+            users: UserPlan::check(&self.plan, &self.spec)?,
             clipping: self.clipping,
             optimiser: OptimiserPlan::check(&optimiser)?,
             schedule: LearningRate::check(&optimiser, self.plan.steps())?,
@@ -204,7 +207,7 @@ impl Rehearsal {
         let units = prepared.split.as_ref().and_then(|split| split.units(&prepared.graphs[0]));
         let submodels = law.map(|law| RehearsedDraw::Submodels(law, keys.loader.submodels.clone()));
         let masks = units.map(|units| RehearsedDraw::Masks(units, keys.step.units.clone()));
-        let sampler = Sampler::new(prepared.plan(), prepared.data.train.len(), keys.sampling.clone())?;
+        let sampler = Sampler::new(prepared.plan(), prepared.data.train.units(), keys.sampling.clone())?;
         let shown = ShownPasses::of_records(&prepared)?;
         let loaders = StepLoaders::new((&prepared, &keys), shown, &sampler, 0..steps, trainer.cards())?;
         Ok(Self { trainer, loaders, keys: keys.step, draw: submodels.or(masks), step: 0, steps })

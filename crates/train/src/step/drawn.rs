@@ -22,7 +22,7 @@ pub(super) struct DropoutDraws<'l> {
     pub(super) masks: Option<(StepKey, &'l DropoutUnits)>,
 }
 
-/// The records of a step as the loader delivers them.
+/// The records of a step as the loader delivers them: some records, or those of one user, at a time.
 pub(super) struct DrawnBatch<'l> {
     loader: &'l mut Loader,
     /// The microbatch that is shown next, or was shown last.
@@ -62,7 +62,11 @@ impl Microbatches for DrawnBatch<'_> {
         self.first_records.extend(microbatch.records.iter().step_by(microbatch.together));
         let DropoutDraws { seed, masks } = &self.dropout;
         if let Some((key, units)) = masks {
-            self.kept = draw_unit_masks(key, &self.first_records, units);
+            self.kept = match microbatch.user {
+                // A user has one mask for all its records.
+                Some(user) => draw_unit_masks(key, &[user], units).repeat(self.first_records.len()),
+                None => draw_unit_masks(key, &self.first_records, units),
+            };
         }
         Ok(Some(Batch {
             inputs: &microbatch.inputs,

@@ -110,6 +110,7 @@ impl Trainer {
     /// A model before its first step, on the machine that the plan asks for. What a user should know about the machine is added to the
     /// notes.
     pub(crate) fn new(prepared: &Prepared, notes: &mut Vec<String>) -> Result<Self, TrainError> {
+        check_units(prepared)?;
         let clipping = prepared.clipping()?;
         let clip = prepared.adaptive_clip();
         let split_clip = prepared.split.as_ref().map(|_| prepared.plan().clip_norm());
@@ -163,7 +164,7 @@ impl Trainer {
     /// # Guarantee
     /// The guarantee of [`private_step`], with the plan's rule, its noise multiplier times the rule's sensitivity, and its expected
     /// batch. Where dropout splits the model, each record has a mask that follows from a secret key, the step and the record, one for all its
-    /// views. The parts of a split model are bounded in multiples of the clip norm, and the noise multiplier is one of it too. If the clip norm follows a quantile, rule and noise are those of the clip norm that the steps before have come to, and sum
+    /// views, and where users are drawn each user, one for all its records and local steps. The parts of a split model are bounded in multiples of the clip norm, and the noise multiplier is one of it too. If the clip norm follows a quantile, rule and noise are those of the clip norm that the steps before have come to, and sum
     /// and count together have the plan's noise multiplier ([`ClipQuantile`](dapple_plan::ClipQuantile)).
     ///
     /// Where images have private and public parts, the loader shows their private ones and `public` the others, and the guarantee is that
@@ -346,6 +347,18 @@ impl Trainer {
     }
 }
 
+/// Refuses records that do not tell their users where users are drawn, and the other way round: what is clipped must be what is drawn.
+fn check_units(prepared: &Prepared) -> Result<(), TrainError> {
+    match prepared.training.users.is_some() == prepared.data.train.users().is_some() {
+        true => Ok(()),
+        false => Err(TrainError::setting(
+            "data.users",
+            "the relation is user where records tell their users, and only there",
+            "give privacy.relation = \"user\" and data.users together",
+        )),
+    }
+}
+
 /// The most records that a step draws: every record of the data set, or as many as Poisson sampling ever draws. By Chernoff's bound,
 /// `P(X >= b + l) <= exp(-l^2 / (2 (b + l / 3)))` is below e^-140 for `l = 40 sqrt(b) + 100`.
 fn most_drawn(batch: u64, records: u64) -> u64 {
@@ -405,3 +418,5 @@ mod mix_tests;
 mod split_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod user_tests;

@@ -36,6 +36,17 @@ pub struct DataPlan {
     pub pool: Option<PoolPlan>,
     /// The folder of the masks of training images, relative to the folder of the plan, if they have any.
     pub masks: Option<String>,
+    /// Whose training records are whose, if that is known.
+    pub users: Option<UserFile>,
+}
+
+/// The file that says whose records are whose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserFile {
+    /// The file, relative to the folder of the plan.
+    pub path: String,
+    /// The most records of a user that a round sees; `None` for all of them.
+    pub max_records: Option<u64>,
 }
 
 /// The synthetic images that are shown beside records.
@@ -82,7 +93,21 @@ impl DataPlan {
             views: ViewPlan::check(data)?,
             pool: PoolPlan::check(&spec.mix)?,
             masks: data.masks.clone(),
+            users: UserFile::check(spec)?,
         })
+    }
+}
+
+impl UserFile {
+    fn check(spec: &PlanSpec) -> Result<Option<Self>, SettingError> {
+        let max_records = spec.user.max_records;
+        if max_records == Some(0) {
+            return Err(SettingError::refused(
+                "user.max_records",
+                "a round sees at least one record of a user",
+            ));
+        }
+        Ok(spec.data.users.clone().map(|path| Self { path, max_records }))
     }
 }
 

@@ -95,6 +95,17 @@ impl HalvedImages {
     }
 }
 
+impl NumpyImages {
+    /// Writes whose images these are, two of each user's one after the other, into a file beside them. Returns it with the number of users.
+    pub(super) fn in_pairs(&self) -> Result<(PathBuf, u64)> {
+        let path = self.images.with_extension("users.npy");
+        let users: Vec<u8> =
+            (0..self.records).flat_map(|record| ((record / 2) as i64).to_le_bytes()).collect();
+        write_npy(&path, "<i8", &format!("{},", self.records), &users)?;
+        Ok((path, self.records.div_ceil(2)))
+    }
+}
+
 /// Of every class the first half of its images and the others, in their order.
 fn halves(images: &dyn Dataset) -> Result<(Vec<usize>, Vec<usize>)> {
     let mut of_class = vec![Vec::new(); images.classes() as usize];

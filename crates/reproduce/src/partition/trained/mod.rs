@@ -1,4 +1,4 @@
-//! The accuracies of the partitioning paper, trained: submodels in Table 1, balanced sampling in section 4.2.
+//! The accuracies of the partitioning paper, trained: submodels in Table 1 and, for users, in Table 2; balanced sampling in section 4.2.
 
 mod catalogue;
 mod halves;
@@ -15,7 +15,7 @@ use crate::experiment::{Experiment, ExperimentFolder, FinishedRun, PlannedRun, m
 use crate::options::{Training, TrainingScale, first_given};
 use crate::registry::RegisteredReproduction;
 use crate::{CatalogueEntry, Digest, Reproduction, ReproductionKind, ReproductionOptions, Watch};
-use catalogue::{PrintedAccuracy, TrainingStart};
+use catalogue::PrintedAccuracy;
 use plans::PartitionFiles;
 
 /// Accuracies that the paper prints together.
@@ -79,8 +79,7 @@ impl PartitionTraining {
         let seeds = flags.seeds.unwrap_or(if flags.scale() == TrainingScale::Tiny { 2 } else { 3 });
         let place = ExperimentFolder::new(flags.out.as_deref())?;
         let experiment = Experiment { place: place.path(), jobs: flags.jobs(), watch };
-        let pretrains = self.printed.iter().any(|row| row.method.start == TrainingStart::Pretrained);
-        let files = PartitionFiles::prepare(flags, &experiment, pretrains)?;
+        let files = PartitionFiles::prepare(flags, &experiment, &self.printed)?;
         let planned = |(row, seed): (&PrintedAccuracy, u64)| {
             let method = plans::at_scale(row.method, flags.scale());
             let plan = files.plan(flags, row.method, seed)?;

@@ -1,12 +1,12 @@
 //! The plans of the partitioning paper's training, at each scale.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use dapple_plan::PlanSpec;
 
 use super::super::price::{ModelSplit, PartitionPricing, PartitionRun, RecordSampling};
 use super::super::tables::{DELTA, EPSILON};
-use super::catalogue::{PartitionMethod, TrainingStart};
+use super::catalogue::{PartitionMethod, PrintedAccuracy, TrainingStart};
 use super::halves::{HalvedImages, NumpyImages};
 use crate::error::{ReproduceError, Result};
 use crate::experiment::{Experiment, PlannedRun, full_path};
@@ -46,6 +46,12 @@ private = false
 /// Both parts of a split model are clipped to the same norm, as the noise of the paper's table tells, and together to the clip norm.
 pub(super) const PART_NORM: f64 = std::f64::consts::FRAC_1_SQRT_2;
 
+/// Where users are protected, the noise of the paper's second table tells that the norms are as 0.5 to 0.585; together they are the clip norm.
+pub(super) const USER_NORMS: [f64; 2] = [0.6496, 0.7602];
+
+/// The steps that a user takes in a round.
+const LOCAL_STEPS: u64 = 3;
+
 /// The accuracy at which pretraining ends (section 4.1).
 const ENOUGH: f64 = 0.7;
 
@@ -59,6 +65,8 @@ struct ScaleSetting {
     rate: f64,
     steps: u64,
     learning_rate: f64,
+    /// That of a user's own steps.
+    local_rate: f64,
     ema: Option<f64>,
 }
 
@@ -72,9 +80,12 @@ pub(super) fn at_scale(method: PartitionMethod, scale: TrainingScale) -> Partiti
     PartitionMethod { submodels, ..method }
 }
 
-fn setting(start: TrainingStart, scale: TrainingScale) -> ScaleSetting {
-    let ema = (scale != TrainingScale::Tiny).then_some(0.99);
+fn setting((start, federated): (TrainingStart, bool), scale: TrainingScale) -> ScaleSetting {
+    let ema = (scale != TrainingScale::Tiny && !federated).then_some(0.99);
     let (model, rate, steps, learning_rate) = match (start, scale) {
+        (TrainingStart::Pretrained, TrainingScale::Tiny) if federated => ("small-hybrid", 1.0, 5, 1.0),
+        (TrainingStart::Pretrained, TrainingScale::Small) if federated => ("resnet-101", 0.02, 40, 1.0),
+        (TrainingStart::Pretrained, TrainingScale::Full) if federated => ("resnet-101", 1.0, 250, 1.0),
         (TrainingStart::Pretrained, TrainingScale::Tiny) => ("small-hybrid", 0.1, 40, 0.5),
         (TrainingStart::Pretrained, TrainingScale::Small) => ("resnet-101", 0.02, 200, 0.5),
         (TrainingStart::Pretrained, TrainingScale::Full) => ("resnet-101", 0.1, 1000, 0.5),
@@ -82,20 +93,28 @@ fn setting(start: TrainingStart, scale: TrainingScale) -> ScaleSetting {
         (TrainingStart::Scratch, TrainingScale::Small) => ("wrn-16-4", 0.02, 200, 1.0),
         (TrainingStart::Scratch, TrainingScale::Full) => ("wrn-40-4", 0.3275, 2000, 4.0),
     };
-    ScaleSetting { model, rate, steps, learning_rate, ema }
+    let local_rate = if scale == TrainingScale::Tiny { 0.1 } else { 0.05 };
+    ScaleSetting { model, rate, steps, learning_rate, local_rate, ema }
 }
 
 /// What runs read: images, and the weights that public ones trained.
 pub(super) struct PartitionFiles {
     images: HalvedImages,
+    /// Whether a user trains on them, which takes so many gradients that small networks are shown small images.
+    federated: bool,
     weights: Option<PathBuf>,
     /// The accuracy that pretraining reached.
     pub(super) pretrained: Option<f64>,
 }
 
 impl PartitionFiles {
-    /// Writes the images into the folder of the experiment, and pretrains where a run begins with such weights.
-    pub(super) fn prepare(flags: &Training, experiment: &Experiment<'_>, pretrains: bool) -> Result<Self> {
+    /// Writes the images into the folder of the experiment, and pretrains where one of these runs begins with such weights.
+    pub(super) fn prepare(
+        flags: &Training,
+        experiment: &Experiment<'_>,
+        printed: &[PrintedAccuracy],
+    ) -> Result<Self> {
+        let has = |is_so: fn(&PartitionMethod) -> bool| printed.iter().any(|row| is_so(&row.method));
         let folder = experiment.place.join("images");
         let images = match (flags.scale(), &flags.data) {
             (TrainingScale::Tiny, _) => HalvedImages::garments(&folder)?,
@@ -107,8 +126,9 @@ impl PartitionFiles {
                 ));
             }
         };
-        let mut files = Self { images, weights: None, pretrained: None };
-        if pretrains {
+        let federated = has(|method| method.federated);
+        let mut files = Self { images, federated, weights: None, pretrained: None };
+        if has(|method| method.start == TrainingStart::Pretrained) {
             files.pretrain(flags, experiment)?;
         }
         Ok(files)
@@ -120,7 +140,7 @@ impl PartitionFiles {
         let rounds = if flags.steps.is_some() { 1 } else { MOST_ROUNDS };
         for round in 1..=rounds {
             let name = format!("pretrained-{round}");
-            let spec = public_plan(flags, &self.images.public, self.weights.as_deref())?;
+            let spec = self.public_plan(flags)?;
             let [finished] = &experiment.carry_out(&[PlannedRun::of(&name, spec)])?[..] else {
                 return Err(ReproduceError::failed("one run was carried out, and not one came back"));
             };
@@ -137,15 +157,23 @@ impl PartitionFiles {
     /// The private training behind one accuracy.
     pub(super) fn plan(&self, flags: &Training, method: PartitionMethod, seed: u64) -> Result<PlanSpec> {
         let method = at_scale(method, flags.scale());
-        let own = setting(method.start, flags.scale());
+        let own = setting((method.start, method.federated), flags.scale());
         let steps = flags.steps.unwrap_or(own.steps);
         let mut spec = PlanSpec::from_toml(PRIVATE)?;
         let images = match method.start {
             TrainingStart::Scratch => &self.images.whole,
             TrainingStart::Pretrained => &self.images.private,
         };
-        show_images(&mut spec, images, flags.scale())?;
+        self.show_images(&mut spec, images, flags.scale())?;
         self.images.test.test(&mut spec);
+        let mut units = images.records;
+        if method.federated {
+            let (users, count) = images.in_pairs()?;
+            spec.set("privacy.relation", "user")?;
+            (spec.data.users, units) = (Some(full_path(&users)), count);
+            spec.user.local_steps = Some(LOCAL_STEPS);
+            spec.user.local_learning_rate = Some(own.local_rate);
+        }
         spec.privacy.epsilon = Some(EPSILON);
         spec.set("privacy.delta", &DELTA.to_string())?;
         spec.sampling.steps = Some(steps);
@@ -156,7 +184,7 @@ impl PartitionFiles {
             }
             false => {
                 spec.set("sampling.scheme", "poisson")?;
-                spec.sampling.batch = Some(batch(own.rate, images.records));
+                spec.sampling.batch = Some(batch(own.rate, units));
             }
         }
         (spec.model.name, spec.model.seed) = (Some(own.model.to_owned()), Some(seed));
@@ -165,22 +193,53 @@ impl PartitionFiles {
         }
         (spec.optimiser.learning_rate, spec.optimiser.ema) = (Some(own.learning_rate), own.ema);
         if method.submodels > 1 {
-            split(&mut spec, method, (images.records, steps), flags.scale())?;
+            split(&mut spec, method, (units, steps), flags.scale())?;
         }
         Ok(spec)
     }
+
+    /// Pretraining, from weights of an earlier run if there are any.
+    fn public_plan(&self, flags: &Training) -> Result<PlanSpec> {
+        let scale = flags.scale();
+        let mut spec = PlanSpec::from_toml(PUBLIC)?;
+        self.show_images(&mut spec, &self.images.public, scale)?;
+        let (batch, steps) = if scale == TrainingScale::Tiny { (100, 100) } else { (256, 400) };
+        spec.sampling.batch = Some(batch);
+        spec.sampling.steps = flags.steps.or(Some(steps));
+        spec.model.name = Some(setting((TrainingStart::Pretrained, false), scale).model.to_owned());
+        spec.model.seed = Some(1);
+        spec.model.weights = self.weights.as_deref().map(full_path);
+        Ok(spec)
+    }
+
+    /// Names images to train on, with the constants of their kind.
+    fn show_images(&self, spec: &mut PlanSpec, images: &NumpyImages, scale: TrainingScale) -> Result<()> {
+        images.train(spec)?;
+        let (mean, std, side) = match scale {
+            TrainingScale::Tiny => (0.29, 0.35, 28),
+            TrainingScale::Small | TrainingScale::Full => (0.5, 0.25, 32),
+        };
+        (spec.data.mean, spec.data.std) = (Some(vec![mean]), Some(vec![std]));
+        if scale == TrainingScale::Tiny && self.federated {
+            spec.set("data.size", "14x14")?;
+        }
+        if spec.pipeline.pad.is_some() {
+            spec.set("pipeline.crop", &format!("{side}x{side}"))?;
+        }
+        Ok(())
+    }
 }
 
-/// So many records are drawn in expectation.
-fn batch(rate: f64, records: u64) -> u64 {
-    (rate * records as f64).round() as u64
+/// So many records or users are drawn in expectation.
+fn batch(rate: f64, units: u64) -> u64 {
+    (rate * units as f64).round() as u64
 }
 
 /// Deals blocks out to submodels, with the noise of the method.
 fn split(
     spec: &mut PlanSpec,
     method: PartitionMethod,
-    (records, steps): (u64, u64),
+    (units, steps): (u64, u64),
     scale: TrainingScale,
 ) -> Result<()> {
     let blocks = match scale {
@@ -190,44 +249,17 @@ fn split(
     };
     spec.partition.submodels = Some(method.submodels);
     spec.partition.blocks = Some(vec![blocks.to_owned()]);
-    (spec.partition.split_norm, spec.partition.nonsplit_norm) = (Some(PART_NORM), Some(PART_NORM));
+    let [split_norm, nonsplit_norm] = if method.federated { USER_NORMS } else { [PART_NORM, PART_NORM] };
+    (spec.partition.split_norm, spec.partition.nonsplit_norm) = (Some(split_norm), Some(nonsplit_norm));
     if method.told {
-        let rate = spec.sampling.batch.unwrap_or(records) as f64 / records as f64;
-        let model = ModelSplit { submodels: 1, split_norm: PART_NORM, nonsplit_norm: PART_NORM };
+        let rate = spec.sampling.batch.unwrap_or(units) as f64 / units as f64;
+        let model = ModelSplit { submodels: 1, split_norm, nonsplit_norm };
         let sampling = RecordSampling::Poisson { rate, model };
         let noise = PartitionRun::noise(sampling, steps, PartitionPricing::Certified, EPSILON, DELTA)?;
         let none =
             || ReproduceError::failed("no noise is needed for so few steps").with_hint("give more --steps");
         spec.privacy.noise_multiplier = Some(noise.ok_or_else(none)?);
         spec.privacy.epsilon = None;
-    }
-    Ok(())
-}
-
-/// Pretraining, from weights of an earlier run if there are any.
-fn public_plan(flags: &Training, public: &NumpyImages, weights: Option<&Path>) -> Result<PlanSpec> {
-    let scale = flags.scale();
-    let mut spec = PlanSpec::from_toml(PUBLIC)?;
-    show_images(&mut spec, public, scale)?;
-    let (batch, steps) = if scale == TrainingScale::Tiny { (100, 100) } else { (256, 400) };
-    spec.sampling.batch = Some(batch);
-    spec.sampling.steps = flags.steps.or(Some(steps));
-    spec.model.name = Some(setting(TrainingStart::Pretrained, scale).model.to_owned());
-    spec.model.seed = Some(1);
-    spec.model.weights = weights.map(full_path);
-    Ok(spec)
-}
-
-/// Names images to train on, with the constants of their kind.
-fn show_images(spec: &mut PlanSpec, images: &NumpyImages, scale: TrainingScale) -> Result<()> {
-    images.train(spec)?;
-    let (mean, std, side) = match scale {
-        TrainingScale::Tiny => (0.29, 0.35, 28),
-        TrainingScale::Small | TrainingScale::Full => (0.5, 0.25, 32),
-    };
-    (spec.data.mean, spec.data.std) = (Some(vec![mean]), Some(vec![std]));
-    if spec.pipeline.pad.is_some() {
-        spec.set("pipeline.crop", &format!("{side}x{side}"))?;
     }
     Ok(())
 }

@@ -102,8 +102,13 @@ pub(super) fn notes(trained: &PartitionAccuracies) -> Vec<String> {
     let mut notes = vec![
         "The paper prints the best of three runs, whose deviation is about 0.7 points; here are the mean and the deviation of single runs. It states neither learning rates nor augmentations.".to_owned(),
     ];
+    let federated = has(|row| row.printed.method.federated);
     if has(|row| row.printed.method.submodels > 1) {
-        notes.push("Baseline and amplification train alike, with the noise for submodels that everybody knows and for ones that nobody knows: what the baseline spends is less than its budget. Split and shared part are clipped to the same norm, as the paper's noise tells.".to_owned());
+        let norms = if federated { "as 0.5 to 0.585" } else { "to the same norm" };
+        notes.push(format!("Baseline and amplification train alike, with the noise for submodels that everybody knows and for ones that nobody knows: what the baseline spends is less than its budget. Split and shared part are clipped {norms}, as the paper's noise tells."));
+    }
+    if federated {
+        notes.push("Whole users are protected: each holds two images and takes three steps from the round's weights in the one submodel that it drew, and what it learned is clipped as a whole. A step is a round. At scales tiny and full every user takes part in every round, as in the paper; at scale small each does by a coin of probability 0.02, in 40 rounds.".to_owned());
     }
     if let Some(reached) = trained.pretrained {
         notes.push(format!(
@@ -114,6 +119,9 @@ pub(super) fn notes(trained: &PartitionAccuracies) -> Vec<String> {
     if trained.scale == TrainingScale::Tiny {
         let model = match has(|row| row.printed.method.start == TrainingStart::Scratch) {
             true => "a small network from scratch and a small hybrid",
+            false if federated => {
+                "a small hybrid, on 14x14 pixels of each, whose four blocks are dealt out to 2 or 4 submodels in the place of 3 or 8, in 5 rounds"
+            }
             false => {
                 "a small hybrid whose four blocks are dealt out to 2 or 4 submodels in the place of 3 or 8"
             }
