@@ -414,6 +414,7 @@ impl DataError {
             Self::Channels { found, expected, .. } => Self::Channels { place: place(), found, expected },
             Self::Frames { found, expected, .. } => Self::Frames { place: place(), found, expected },
             Self::Geometry { source, .. } => Self::Geometry { place: place(), source },
+            Self::Turned { .. } => Self::Turned { place: place() },
             other => other,
         }
     }

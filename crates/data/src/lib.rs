@@ -53,4 +53,4 @@ pub use pool::Pool;
 pub use sampler::{Draw, Sampler, SamplingEvent, SubmodelLaw};
 pub use split::{split, stratified_split};
 pub use target::{IGNORED, LabelMap, MAX_MAP_CLASSES, Target, UNLABELLED};
-pub use views::{FixedParts, RecordPart, Views, Whole};
+pub use views::{FixedParts, PartGrid, RecordPart, Views, Whole};

@@ -131,7 +131,7 @@ impl Prepared {
         notes.extend(mixing_notes(&training));
         let split = TrainedSplit::of(&training);
         let classes = data.train.classes() as usize;
-        let masked = MaskedPasses::of(&training, &blueprint, &views, classes, &parameters)?;
+        let masked = MaskedPasses::of(&training, &blueprint, &views, classes, (&graphs, &parameters))?;
         let prepared = Self {
             spec,
             masks,

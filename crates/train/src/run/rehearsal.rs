@@ -184,7 +184,7 @@ impl Rehearsal {
         let (blueprint, classes) = (Blueprint::unread(&training.model), data.train.classes() as usize);
         let prepared = Prepared {
             split: TrainedSplit::of(&training),
-            masked: MaskedPasses::of(&training, &blueprint, &views, classes, &parameters)?,
+            masked: MaskedPasses::of(&training, &blueprint, &views, classes, (&graphs, &parameters))?,
             blueprint,
             notes: Vec::new(),
             ranks: None,
