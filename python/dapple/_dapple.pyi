@@ -51,6 +51,8 @@ class PlanKeywords(TypedDict, total=False):
     """where the region may lie (default: anywhere)"""
     image: int | tuple[int, int] | str | None
     """the size of an image in whole pixels, WIDTHxHEIGHT"""
+    sizes: str | None
+    """the smallest and the largest size of an image, where images have several (default: all images have one size)"""
     operations: Sequence[str] | None
     """a list of operations before padding and crop"""
     pad: int | tuple[int, int] | str | None

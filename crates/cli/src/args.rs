@@ -10,8 +10,9 @@ use dapple_plan::BracketPrecision;
 use dapple_plan::spec::keys::{KEYS, Key, Kind};
 
 use crate::verbs::{
-    account, audit, budget, calibrate, choose, completions, data, demo, eval, inclusion, keys, man, mask,
-    measure, models, predict, profile, report, reproduce, serve, sweep, sweep_train, train, verify,
+    account, audit, budget, calibrate, check, choose, completions, data, demo, eval, inclusion, keys, man,
+    mask, measure, models, new, predict, prepare, profile, report, reproduce, serve, sweep, sweep_train, train,
+    verify,
 };
 
 /// Differentially private training of vision models that counts every source of randomness.
@@ -32,6 +33,9 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    New(new::Arguments),
+    Prepare(prepare::Arguments),
+    Check(check::Arguments),
     Account(account::Arguments),
     Calibrate(calibrate::Arguments),
     Profile(profile::Arguments),

@@ -22,6 +22,29 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// The width of lines that are wrapped.
+const WIDTH: usize = 110;
+/// The width of the names in front of values.
+const NAME: usize = 16;
+
+/// A line `name  value`, wrapped between words. Further lines begin below the value.
+pub(crate) fn wrapped(name: &str, value: &str) -> String {
+    let mut text = String::new();
+    let mut line = format!("{name:<NAME$} ");
+    let begins = line.chars().count();
+    for word in value.split(' ') {
+        let (used, more) = (line.chars().count(), word.chars().count());
+        if used > begins && used + 1 + more > WIDTH {
+            text.push_str(line.trim_end());
+            text.push('\n');
+            line = " ".repeat(NAME + 1);
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    text + line.trim_end() + "\n"
+}
+
 /// Prints a result as JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
@@ -163,6 +186,16 @@ pub(crate) fn command_line() -> String {
 #[allow(clippy::unwrap_used, reason = "a test")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_wrapped_between_words() {
+        assert_eq!(wrapped("delta", "1e-5"), "delta             1e-5\n");
+        let long = wrapped("protects", &"seven77 ".repeat(20));
+        assert!(long.lines().count() == 2 && long.lines().all(|line| line.len() <= WIDTH), "{long}");
+        assert!(long.lines().nth(1).is_some_and(|line| line.starts_with("                  seven77")));
+        let word = "x".repeat(200);
+        assert_eq!(wrapped("", &word).trim(), word);
+    }
 
     #[test]
     fn only_files_of_the_same_kind_are_written_over() {

@@ -158,12 +158,9 @@ impl Progress {
         }
     }
 
-    /// Prints a line without breaking the bar.
+    /// Prints a line without breaking the bars, of which other runs may have some where this one has none yet.
     fn say(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| output::say(self.quiet, text)),
-            None => output::say(self.quiet, text),
-        }
+        self.bars.suspend(|| output::say(self.quiet, text));
     }
 }
 

@@ -10,6 +10,9 @@ use common::{dapple, dapple_with, exact_snapshot};
 fn help_of_every_verb() {
     exact_snapshot("help", &dapple("--help").report());
     for verb in [
+        "new",
+        "prepare",
+        "check",
         "account",
         "calibrate",
         "profile",

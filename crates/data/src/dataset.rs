@@ -1,5 +1,6 @@
 //! The trait of all data sets, and subsets of them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dapple_geometry::{Mask, Size};
@@ -71,6 +72,14 @@ pub trait Dataset: Send + Sync {
     /// # Errors
     /// A record beyond the end, a file that cannot be read or decoded.
     fn read(&self, record: usize) -> Result<Image, DataError>;
+
+    /// Every value in a record's label map that is neither a class nor ignored, as messages show it.
+    ///
+    /// # Errors
+    /// A record beyond the end, a label map that cannot be decoded.
+    fn strange_labels(&self, _record: usize) -> Result<BTreeSet<String>, DataError> {
+        Ok(BTreeSet::new())
+    }
 
     /// The private pixels of a record whose image has this size, the same in all frames of a clip; `None` if the data set does not tell
     /// them.
@@ -202,6 +211,10 @@ impl Dataset for Subset {
 
     fn read(&self, record: usize) -> Result<Image, DataError> {
         self.whole.read(self.at(record)?)
+    }
+
+    fn strange_labels(&self, record: usize) -> Result<BTreeSet<String>, DataError> {
+        self.whole.strange_labels(self.at(record)?)
     }
 
     fn mask(&self, record: usize, size: Size) -> Result<Option<Mask>, DataError> {

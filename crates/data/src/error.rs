@@ -224,6 +224,18 @@ pub enum DataError {
         /// The expected size.
         expected: Size,
     },
+    /// An image outside the range of sizes that the plan declares.
+    #[error("{place} is {found} pixels, but `pipeline.sizes` allows {least} to {most}")]
+    OutsideSizes {
+        /// Which image.
+        place: String,
+        /// Its size.
+        found: Size,
+        /// The least width and height.
+        least: Size,
+        /// The largest width and height.
+        most: Size,
+    },
     /// Images of several sizes, where the price of a crop needs one.
     #[error(
         "images of several sizes: {one} is {size} pixels, {other} is {found}, and the price of a crop needs one size"
@@ -420,6 +432,9 @@ impl DataError {
     pub fn at(self, place: impl FnOnce() -> String) -> Self {
         match self {
             Self::ImageSize { found, expected, .. } => Self::ImageSize { place: place(), found, expected },
+            Self::OutsideSizes { found, least, most, .. } => {
+                Self::OutsideSizes { place: place(), found, least, most }
+            }
             Self::LabelSize { found, expected, .. } => Self::LabelSize { place: place(), found, expected },
             Self::Channels { found, expected, .. } => Self::Channels { place: place(), found, expected },
             Self::Frames { found, expected, .. } => Self::Frames { place: place(), found, expected },
@@ -477,8 +492,11 @@ impl DataError {
                 "inclusion probabilities are those of one image size: bring all images to it (`dapple prepare`), or set `pipeline.image`"
                     .into()
             }
+            Self::OutsideSizes { .. } => {
+                "declare a wider range, bring the image into it (`dapple prepare`), or take it out; `dapple check PLAN` lists all sizes".into()
+            }
             Self::MixedSizes { size, .. } => format!(
-                "bring all images to one size: `dapple prepare FOLDER --size {size} --out OTHER`; `dapple check PLAN` lists the sizes"
+                "declare a range of sizes in `pipeline.sizes`, or bring all images to one: `dapple prepare FOLDER --size {size} --out OTHER`; `dapple check PLAN` lists the sizes"
             ),
             Self::LabelSize { .. } => "a label map has one pixel for each pixel of its image".into(),
             Self::Partner { .. } => {

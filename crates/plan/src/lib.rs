@@ -51,7 +51,7 @@ mod training;
 pub use certificate::{AdaptiveClipFacts, Certificate, CertificateDocument, CertificatePhase};
 pub use check::{
     Averaged, ClipQuantile, ClipWindow, MaskedTokens, PixelNoise, Plan, Protected, PublicTokens, Relation,
-    Sampling, Scheme, Seen, Spatial, Split, masked,
+    Sampling, Scheme, Seen, SizeBounds, Spatial, Split, masked,
 };
 pub use dapple_accounting::selection::Repetitions;
 pub use dapple_accounting::{AllocationBound, Bracket, BracketPrecision, Pld};

@@ -25,6 +25,7 @@ const LEFT_OUT: [(&str, &str); 10] = [
 const RECORDS: &str =
     "[privacy]\nnoise_multiplier = 1.0\ndelta = 1e-5\n[sampling]\nbatch = 10\nrecords = 100\nsteps = 20\n";
 const IMAGES: &str = "[region]\npatch = [2, 2]\n[pipeline]\nimage = [20, 20]\ncrop = [8, 8]\n";
+const SIZES: &str = "[region]\npatch = [2, 2]\n[pipeline]\nsizes = '20x20:30x30'\ncrop = [8, 8]\n";
 const WINDOW: &str = "[region]\npatch = [2, 2]\nduration = 5\n\
     [pipeline]\nimage = [20, 20]\ncrop = [8, 8]\nframes = 32\nwindow = 8\n";
 const VIEWS: &str = "[region]\npatch = [2, 2]\n[pipeline]\nimage = [20, 20]\ncrop = [8, 8]\nviews = 2\n";
@@ -41,7 +42,7 @@ const CLIPPED: &str =
 const ADAPTED: &str = "[privacy]\nclip_quantile = 0.5\n";
 
 /// For every hashed key, a plan as layers over the one on records, and a value of the key that makes it another plan.
-const CHANGES: [(&str, &str, &str); 41] = [
+const CHANGES: [(&str, &str, &str); 42] = [
     ("privacy.relation", "", "replace"),
     ("privacy.delta", "", "1e-6"),
     ("privacy.noise_multiplier", "", "2.0"),
@@ -58,6 +59,7 @@ const CHANGES: [(&str, &str, &str); 41] = [
     ("pipeline.window", WINDOW, "7"),
     ("region.placement", MASK, "annotated"),
     ("pipeline.image", IMAGES, "21x20"),
+    ("pipeline.sizes", SIZES, "20x20:30x31"),
     ("pipeline.operations", IMAGES, "[\"resize 16x16 bilinear\"]"),
     ("pipeline.pad", IMAGES, "1"),
     ("pipeline.pad_mode", PADDED, "reflect"),

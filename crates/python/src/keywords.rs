@@ -84,6 +84,7 @@ fn annotation(key: &Key) -> String {
         Kind::Delta => "float | str",
         Kind::Size => "int | tuple[int, int] | str",
         Kind::Range => "tuple[float, float] | str",
+        Kind::Sizes => "str",
         Kind::Texts => "Sequence[str]",
         Kind::Wholes => "Sequence[int]",
         Kind::Reals => "Sequence[float]",

@@ -99,7 +99,8 @@ impl Prepared {
         Self::assemble(spec, masks, data)
     }
 
-    fn assemble(spec: PlanSpec, masks: Vec<Mask>, data: Opened) -> Result<Self, TrainError> {
+    /// A plan that was filled in, on data that is open.
+    pub(crate) fn assemble(spec: PlanSpec, masks: Vec<Mask>, data: Opened) -> Result<Self, TrainError> {
         let (plan, planned) = checked(&spec, &masks)?;
         let units = data.train.units() as u64;
         let sized = match plan.records() == units {

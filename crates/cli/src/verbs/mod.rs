@@ -4,6 +4,7 @@ pub(crate) mod account;
 pub(crate) mod audit;
 pub(crate) mod budget;
 pub(crate) mod calibrate;
+pub(crate) mod check;
 pub(crate) mod choose;
 pub(crate) mod completions;
 pub(crate) mod data;
@@ -16,7 +17,9 @@ pub(crate) mod man;
 pub(crate) mod mask;
 pub(crate) mod measure;
 pub(crate) mod models;
+pub(crate) mod new;
 pub(crate) mod predict;
+pub(crate) mod prepare;
 pub(crate) mod profile;
 pub(crate) mod report;
 pub(crate) mod reproduce;
@@ -32,6 +35,9 @@ use crate::failure::Failure;
 /// Runs a verb.
 pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
     match verb {
+        Verb::New(arguments) => new::run(&arguments),
+        Verb::Prepare(arguments) => prepare::run(&arguments),
+        Verb::Check(arguments) => check::run(&arguments),
         Verb::Account(arguments) => account::run(&arguments),
         Verb::Calibrate(arguments) => calibrate::run(&arguments),
         Verb::Profile(arguments) => profile::run(&arguments),

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dapple_plan::number;
-use dapple_train::{Evaluation, Request, RunCertificate, RunOutcome, Status};
+use dapple_train::{Evaluation, Request, RunCertificate, RunOutcome, Status, TrainError};
 use serde::Serialize;
 
+use super::check;
 use crate::args::Common;
 use crate::args::OutputFlags;
 use crate::budget::BudgetFlags;
@@ -68,10 +69,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let budget = arguments.budget.within();
     let (out, budget) = (&arguments.out, budget.as_ref());
     let outcome = match &ranks {
-        Some(ranks) => dapple_train::start_among(ranks, &request, out, budget, &mut progress)?,
-        None => dapple_train::start_within(&request, out, budget, &mut progress)?,
+        Some(ranks) => dapple_train::start_among(ranks, &request, out, budget, &mut progress),
+        None => dapple_train::start_within(&request, out, budget, &mut progress),
     };
     drop(progress);
+    // Data is refused before there is a run. Whoever mends one file would like to know of the others.
+    let outcome = outcome.inspect_err(|error| {
+        if matches!(error, TrainError::Data(_)) {
+            check::tell(&request, common.output.quiet);
+        }
+    })?;
     finish(&arguments.out, &outcome, common.output.json, common.output.quiet)
 }
 

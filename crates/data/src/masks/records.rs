@@ -1,6 +1,6 @@
 //! Records together with the masks of their images.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -96,6 +96,10 @@ impl Dataset for MaskedRecords {
 
     fn read(&self, record: usize) -> Result<Image, DataError> {
         self.whole.read(record)?.upright(|| self.place(record))
+    }
+
+    fn strange_labels(&self, record: usize) -> Result<BTreeSet<String>, DataError> {
+        self.whole.strange_labels(record)
     }
 
     fn mask(&self, record: usize, size: Size) -> Result<Option<Mask>, DataError> {

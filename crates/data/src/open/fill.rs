@@ -21,7 +21,7 @@ pub fn fill_in(spec: &mut PlanSpec, records: &dyn Dataset) -> Result<(), DataErr
         let frames = records.frames().and_then(|frames| u32::try_from(frames).ok());
         spec.pipeline.frames = spec.pipeline.frames.or(frames);
     }
-    if spec.pipeline.image.is_none() {
+    if spec.pipeline.image.is_none() && spec.pipeline.sizes.is_none() {
         let size = match (records.image_size(), needs_size(spec)) {
             (None, true) => one_size(records)?,
             (size, _) => size,
@@ -76,6 +76,9 @@ pub fn left_to_data(spec: &PlanSpec) -> Vec<&'static str> {
 /// Whether a crop is priced, which takes the size of the image that it is cut from. A mask that marks places has that size.
 fn needs_size(spec: &PlanSpec) -> bool {
     let PlanSpec { region, pipeline, .. } = spec;
+    if pipeline.sizes.is_some() {
+        return false;
+    }
     let marked = region.mask.is_some() && region.placement == Some(PlacementSpec::Annotated);
     let region = region.patch.is_some() || region.circle.is_some() || region.mask.is_some();
     let crop = pipeline.crop.is_some() || pipeline.crop_scale.is_some() || pipeline.crop_ratio.is_some();

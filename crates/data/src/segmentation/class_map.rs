@@ -1,6 +1,6 @@
 //! What the pixels of a label picture stand for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -138,6 +138,31 @@ impl ClassMap {
             DataError::LabelId { path: path.to_owned(), x: pixel % wide, y: pixel / wide, found }
         })?;
         LabelMap::new(size, labels).ok_or_else(damaged)
+    }
+
+    /// Every value of a label picture that is neither a class nor ignored.
+    ///
+    /// # Errors
+    /// As [`ClassMap::read`], but for such values.
+    pub(super) fn strange_values(
+        &self,
+        bytes: &[u8],
+        path: &Path,
+        limits: &DataLimits,
+    ) -> Result<BTreeSet<String>, DataError> {
+        Ok(match &self.code {
+            ClassCode::Ids(code) => {
+                let found: BTreeSet<u8> = id_picture::decode(bytes, path, limits)?.1.into_iter().collect();
+                found.iter().filter(|id| !code.contains_key(id)).map(PixelText::shown).collect()
+            }
+            ClassCode::Colours(code) => {
+                let picture = decode(bytes, path, limits)?;
+                let Values::Bytes(values) = picture.values() else { return Ok(BTreeSet::new()) };
+                let (colours, _) = values.as_chunks::<3>();
+                let found: BTreeSet<&Colour> = colours.iter().collect();
+                found.into_iter().filter(|colour| !code.contains_key(*colour)).map(PixelText::shown).collect()
+            }
+        })
     }
 
     /// Adds everything that decides what pictures mean to a fingerprint.

@@ -1,6 +1,6 @@
 //! Pictures in pairs: an image, and a label picture of the same size.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -117,6 +117,11 @@ impl Dataset for Pairs {
     fn read(&self, record: usize) -> Result<Image, DataError> {
         let path = &within(&self.pairs, record)?.image;
         read_picture(path, &self.limits)
+    }
+
+    fn strange_labels(&self, record: usize) -> Result<BTreeSet<String>, DataError> {
+        let path = &within(&self.pairs, record)?.labels;
+        self.map.strange_values(&file::read(path, &self.limits)?, path, &self.limits)
     }
 
     fn place(&self, record: usize) -> String {

@@ -27,7 +27,7 @@ mod whole;
 use chacha20::rand_core::Rng;
 use dapple_geometry::{Augmentation, CropDistribution, Filter, Operation, Placement, Size};
 use dapple_plan::spec::Pixels;
-use dapple_plan::{Spatial, ViewPlan};
+use dapple_plan::{SizeBounds, Spatial, ViewPlan};
 
 use crate::uniform::below;
 use crate::{DataError, Dataset, Image, TargetKind};
@@ -61,8 +61,10 @@ const MAX_RADIUS: u32 = 1024;
 /// happens behind the crop reads the crop alone, and constants never come from the data.
 #[derive(Debug, Clone)]
 pub struct Views {
-    /// The size every training image must have.
+    /// The size every training image must have; the least one where images have several.
     image: Option<Size>,
+    /// The sizes that training images may have, where they have several.
+    sizes: Option<SizeBounds>,
     /// Whether a mask says where in every image the region lies.
     annotated: bool,
     before: Vec<Operation>,
@@ -92,10 +94,8 @@ impl Views {
     /// Images of another size than the plan's, pixel noise for records with label maps, and as [`Views::of_channels`].
     pub fn new(spatial: &Spatial, plan: &ViewPlan, dataset: &dyn Dataset) -> Result<Self, DataError> {
         let image = spatial.image().or(dataset.image_size());
-        if let (Some(expected), Some(found)) = (image, dataset.image_size())
-            && expected != found
-        {
-            return Err(DataError::ImageSize { place: dataset.place(0), found, expected });
+        if let Some(found) = dataset.image_size() {
+            fits(image, spatial.sizes(), found).map_err(|error| error.at(|| dataset.place(0)))?;
         }
         if spatial.pixel_noise().is_some() && dataset.target_kind() == TargetKind::LabelMap {
             let problem = "noise hides pixels, but not their labels".to_owned();
@@ -184,6 +184,7 @@ impl Views {
             flip,
             pixel_noise,
             whole_clip,
+            sizes: spatial.sizes(),
             annotated: annotated(spatial),
             ..Self::unchanged(image, output, normalise)
         };
@@ -204,6 +205,7 @@ impl Views {
     fn unchanged(image: Option<Size>, output: Size, normalise: Normalise) -> Self {
         Self {
             image,
+            sizes: None,
             annotated: false,
             before: Vec::new(),
             crop: None,
@@ -260,19 +262,13 @@ impl Views {
         Ok(())
     }
 
-    /// Refuses images of another size than the plan's, because inclusion probabilities hold for one size only; and, beside a mask that says
+    /// Refuses images of another size than the plan's, because inclusion probabilities hold for these sizes only; and, beside a mask that says
     /// where the region lies, images that are to be turned, which it may lie over either way.
     fn check_image(&self, image: &Image) -> Result<(), DataError> {
         if self.annotated && image.is_turned() {
             return Err(DataError::Turned { place: "an image".to_owned() });
         }
-        match self.image {
-            Some(expected) if expected != image.size() => {
-                let place = "an image".to_owned();
-                Err(DataError::ImageSize { place, found: image.size(), expected })
-            }
-            _ => Ok(()),
-        }
+        fits(self.image, self.sizes, image.size())
     }
 
     /// Draws where each view lies and whether it is mirrored. Only sizes are known here, neither pixels nor labels.
@@ -473,6 +469,19 @@ struct ShownView {
     /// The first frame of a clip that is shown.
     first: usize,
     flip: bool,
+}
+
+/// Refuses an image that is neither of the plan's size nor within its range of sizes.
+fn fits(image: Option<Size>, sizes: Option<SizeBounds>, found: Size) -> Result<(), DataError> {
+    let place = "an image".to_owned();
+    match (sizes, image) {
+        (Some(allowed), _) if !allowed.allow(found) => {
+            let SizeBounds { least, most } = allowed;
+            Err(DataError::OutsideSizes { place, found, least, most })
+        }
+        (None, Some(expected)) if expected != found => Err(DataError::ImageSize { place, found, expected }),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses operations that a plan can price, but that cannot be carried out: it does not say how, or they cost too much.

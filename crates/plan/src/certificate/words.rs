@@ -18,7 +18,11 @@ pub(crate) fn protects(plan: &Plan) -> String {
         Relation::Patch => {
             let spatial = plan.spatial();
             let region = spatial.protected().map_or_else(String::new, |protected| protected.words());
-            let image = spatial.image().map_or_else(String::new, |size| format!(" of {size} pixels"));
+            let image = match (spatial.sizes(), spatial.image()) {
+                (Some(sizes), _) => format!(" of {} to {} pixels", sizes.least, sizes.most),
+                (None, Some(size)) => format!(" of {size} pixels"),
+                (None, None) => String::new(),
+            };
             let place = match spatial.protected().map(|protected| protected.placement()) {
                 Some(Placement::Annotated) => "where the mask marks them",
                 Some(Placement::At { .. }) => "at the place given",
@@ -97,6 +101,12 @@ fn of_phase(plan: &Plan) -> Vec<String> {
             number::exact(quantile.quantile()),
             units(plan),
             number::brief(noise)
+        ));
+    }
+    if let Some(sizes) = plan.spatial().sizes() {
+        sentences.push(format!(
+            "Images have sizes from {} to {}, and others are refused before the first step; the price is that of the smallest, in which a crop sees most. Which size each image has is taken as public.",
+            sizes.least, sizes.most
         ));
     }
     sentences.push(match plan.clip_groups() {

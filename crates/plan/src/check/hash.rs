@@ -63,6 +63,9 @@ pub(crate) fn of(plan: &Plan) -> String {
     }
     let spatial = &plan.spatial;
     line("pipeline.image", spatial.image().map_or_else(String::new, |size| size.to_string()));
+    if let Some(sizes) = spatial.sizes() {
+        line("pipeline.sizes", format!("{}:{}", sizes.least, sizes.most));
+    }
     if let Some(pipeline) = spatial.pipeline() {
         pipeline
             .before()

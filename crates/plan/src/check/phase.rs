@@ -160,7 +160,7 @@ fn noise_multiplier(spec: &Privacy) -> Result<f64, PlanError> {
     let key = "privacy.noise_multiplier";
     let value = spec.noise_multiplier.ok_or(PlanError::Missing {
         key,
-        why: "without noise there is no privacy; `dapple calibrate` finds it for a target epsilon",
+        why: "without noise there is no privacy; with privacy.epsilon (--epsilon) the noise is solved for",
     })?;
     limits::noise_multiplier(value).map_err(within(key))
 }

@@ -5,7 +5,7 @@ use dapple_geometry::{
     Placement, Region, Size, heatmap, inclusion, views,
 };
 
-use super::{ClipWindow, PixelNoise, operations};
+use super::{ClipWindow, PixelNoise, SizeBounds, operations};
 use crate::error::PlanError;
 use crate::spec::{PadModeSpec, PipelineSpec, Pixels, PlacementSpec, PlanSpec, RegionSpec};
 
@@ -113,6 +113,7 @@ impl Protected {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spatial {
     image: Option<Size>,
+    sizes: Option<SizeBounds>,
     operations: Vec<Operation>,
     pipeline: Option<Pipeline>,
     protected: Option<Protected>,
@@ -151,12 +152,17 @@ impl Spatial {
             [Region::Mask(mask)] if placement == Placement::Annotated => Some(mask.size()),
             _ => None,
         };
-        let image = match spec.pipeline.image {
-            Some(Pixels { x, y }) => Some(Size::named("image", x, y).map_err(at("pipeline.image"))?),
-            None => annotated_size,
+        let sizes = SizeBounds::check(spec)?;
+        let image = match (sizes, spec.pipeline.image) {
+            (Some(sizes), _) => Some(sizes.least),
+            (None, Some(Pixels { x, y })) => Some(Size::named("image", x, y).map_err(at("pipeline.image"))?),
+            (None, None) => annotated_size,
         };
         let operations = whole_image_operations(&spec.pipeline)?;
         let pipeline = pipeline(&spec.pipeline, &operations)?;
+        if sizes.is_some() {
+            SizeBounds::check_worst(spec, (&regions, placement), pipeline.as_ref())?;
+        }
         let views_count = views_count(spec)?;
         let seen = match (&pipeline, image, regions.is_empty()) {
             (Some(_), None, false) => {
@@ -203,6 +209,7 @@ impl Spatial {
         let inclusion_probability = views(of_one_view, views_count.max(1)).map_err(at("pipeline.views"))?;
         Ok(Self {
             image,
+            sizes,
             operations,
             pipeline,
             protected,
@@ -214,10 +221,16 @@ impl Spatial {
         })
     }
 
-    /// Size of the original image, if it is given.
+    /// Size of the original image, if it is given; of images of several sizes the least width and height, for which they are priced.
     #[must_use]
     pub fn image(&self) -> Option<Size> {
         self.image
+    }
+
+    /// The sizes that images may have, where they have several.
+    #[must_use]
+    pub fn sizes(&self) -> Option<SizeBounds> {
+        self.sizes
     }
 
     /// Operations on the whole image, padding included, whether or not a crop follows.

@@ -1,7 +1,7 @@
 //! What is protected within an image, and how an image gets to the model.
 
 use super::declare::{section, words};
-use super::{Interval, Pixels};
+use super::{Interval, Pixels, SizeRange};
 
 section! {
     /// The `[region]` section.
@@ -49,7 +49,13 @@ section! {
     pub struct PipelineSpec = "pipeline" {
         image: Pixels =
             ("the size of an image in whole pixels, WIDTHxHEIGHT", "1000x1000")
-                .flag("image", "WxH");
+                .flag("image", "WxH")
+                .instead_of(&["pipeline.sizes"]);
+        sizes: SizeRange =
+            ("the smallest and the largest size of an image, where images have several", "480x360:1920x1080")
+                .flag("sizes", "WxH:WxH")
+                .or("all images have one size")
+                .instead_of(&["pipeline.image"]);
         operations: Vec<String> =
             ("a list of operations before padding and crop", "[\"resize 512x256 bilinear\"]");
         pad: Pixels =

@@ -1,7 +1,7 @@
 //! Everything that is known about a key of a plan.
 
 use super::phase::PHASE_KEYS;
-use super::{Delta, DeviceChoice, Interval, PartitionShare, Pixels};
+use super::{Delta, DeviceChoice, Interval, PartitionShare, Pixels, SizeRange};
 
 /// A key of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,8 @@ pub enum Kind {
     Size,
     /// Two numbers, the lower first.
     Range,
+    /// Two sizes, the smaller first.
+    Sizes,
     /// The name of a device.
     Device,
     /// A list of texts.
@@ -84,6 +86,7 @@ impl Kind {
             Self::Delta => "a number or \"1/n\"",
             Self::Size => "[width, height] or \"WIDTHxHEIGHT\"",
             Self::Range => "[low, high] or \"LOW:HIGH\"",
+            Self::Sizes => "\"WIDTHxHEIGHT:WIDTHxHEIGHT\"",
             Self::Device => "a device",
             Self::Texts => "a list of texts",
             Self::Wholes => "a list of whole numbers",
@@ -207,6 +210,7 @@ typed! {
     Delta => Delta,
     Pixels => Size,
     Interval => Range,
+    SizeRange => Sizes,
     DeviceChoice => Device,
     Vec<String> => Texts,
     Vec<u32> => Wholes,

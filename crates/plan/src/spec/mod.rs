@@ -41,7 +41,7 @@ pub use privacy::{Accountant, Privacy};
 pub use sampling::SamplingSpec;
 pub use train::{ClassMeasure, ClippingKind, EvaluationKind, TrainSpec};
 pub use user::UserSpec;
-pub use values::{Delta, Interval, Pixels};
+pub use values::{Delta, Interval, Pixels, SizeRange};
 
 plan! {
     /// An unchecked plan. Sections are split by meaning: those down to `masked`, and the phases, may change what is guaranteed; `data`,

@@ -116,6 +116,54 @@ impl<'de> Deserialize<'de> for Interval {
     }
 }
 
+/// The smallest and the largest size of images: `"WxH:WxH"` or `[[w, h], [w, h]]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SizeRange {
+    /// The least width and the least height.
+    pub least: Pixels,
+    /// The largest width and the largest height.
+    pub most: Pixels,
+}
+
+impl fmt::Display for SizeRange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.least, self.most)
+    }
+}
+
+impl Serialize for SizeRange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for SizeRange {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct RangeVisitor;
+        impl<'de> Visitor<'de> for RangeVisitor {
+            type Value = SizeRange;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("two sizes as \"WIDTHxHEIGHT:WIDTHxHEIGHT\", the smaller first")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<SizeRange, E> {
+                text.split_once(':')
+                    .and_then(|(least, most)| {
+                        Some(SizeRange { least: least.parse().ok()?, most: most.parse().ok()? })
+                    })
+                    .ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<SizeRange, A::Error> {
+                let (least, most) = two(&mut sequence, &self)?;
+                Ok(SizeRange { least, most })
+            }
+        }
+        deserializer.deserialize_any(RangeVisitor)
+    }
+}
+
 /// The failure probability: a number, or `"1/n"` for one over the number of records.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Delta {

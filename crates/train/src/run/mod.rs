@@ -1,6 +1,7 @@
 //! A run from its first step to its certificate, across crashes.
 
 mod among;
+mod dry;
 mod export;
 mod follow;
 mod keys;
@@ -40,6 +41,7 @@ use loaders::StepLoaders;
 use open::OldRun;
 
 pub use among::{resume_among, start_among};
+pub use dry::{Estimate, Readiness, check, estimate};
 pub use follow::follow;
 pub use open::{certify, evaluate, evaluate_with};
 pub(crate) use open::{fresh_bytes, hidden_fingerprint, open_run};
