@@ -89,6 +89,26 @@ fn folders_and_arrays_are_clips() {
     assert_ne!(before, again(4));
 }
 
+/// Frames that were taken out of a video beside it would make its people two records.
+#[test]
+fn a_clip_in_two_forms_is_refused() {
+    for (first, second) in
+        [("walk/w.npy", "walk/w"), ("walk/w.avi", "walk/w.npy"), ("walk/w.avi", "walk/w.mp4")]
+    {
+        let root = tempfile::tempdir().unwrap();
+        for path in [first, second].map(|path| root.path().join(path)) {
+            match path.extension() {
+                None => write_frames(&path, 2),
+                Some(_) => write_array(&path, 2),
+            }
+        }
+        let error = clips(root.path(), 2).unwrap_err();
+        assert!(error.to_string().contains("in another form") && error.hint().is_some(), "{error}");
+        fs::rename(root.path().join(second), root.path().join("walk/other.npy")).unwrap();
+        assert_eq!(clips(root.path(), 2).map(|clips| clips.len()).unwrap(), 2);
+    }
+}
+
 #[test]
 fn frames_come_in_natural_order_and_repeat_in_short_clips() {
     let folder = tempfile::tempdir().unwrap();
