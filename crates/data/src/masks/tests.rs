@@ -218,6 +218,10 @@ fn every_record_has_one_mask_of_its_name() {
     let whole = Arc::new(ImageFolder::open(&at("train"), &DataLimits::default()).unwrap());
     let own = MaskedRecords::open(whole, &at("train"), &DataLimits::default()).err().unwrap();
     assert!(own.to_string().contains("a.b.png: not a mask: it is the picture itself"), "{own}");
+    // By whichever path.
+    let whole = Arc::new(ImageFolder::open(&at("train"), &DataLimits::default()).unwrap());
+    let own = MaskedRecords::open(whole, &at("masks/../train"), &DataLimits::default()).err().unwrap();
+    assert!(own.to_string().contains("it is the picture itself"), "{own}");
     let refused = |words: &str| {
         let error = open().err().unwrap();
         assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
