@@ -290,6 +290,21 @@ fn masks_of_other_frames_are_refused() {
             r#"{"frames": [{"frame": 4, "boxes": []}, [], [], [], []]}"#,
             "an object of frame 4 among those of frame 0",
         ),
+        (
+            "w.json",
+            r#"{"frames": [[], [], [], [], []], "tracks": [{"bbox": [0, 0, 3, 3]}]}"#,
+            "\"tracks\" marks pixels",
+        ),
+        (
+            "w.json",
+            r#"{"annotations": [{"frame": 1, "bbox": [0, 0, 3, 3]}], "tracks": [{"frame": 2, "bbox": [0, 0, 3, 3]}]}"#,
+            "\"tracks\" marks pixels",
+        ),
+        (
+            "w.json",
+            r#"{"annotations": [], "frames": {"2": [{"bbox": [0, 0, 3, 3]}]}}"#,
+            "\"frames\" marks pixels",
+        ),
         ("w.csv", "frame,frame,x1,y1,x2,y2\n0,2,0,0,3,3\n", "several columns \"frame\""),
         ("w.csv", "frame,x1,y1,x2,y2\n7,0,0,3,3\n", "frame 7"),
         ("w.csv", "frame,x1,y1,x2,y2\nb,0,0,3,3\n", "no number of a frame"),
