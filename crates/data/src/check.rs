@@ -18,13 +18,10 @@ impl Opened {
     pub fn check_disjoint(&self) -> Result<(), DataError> {
         let Some(test) = &self.test else { return Ok(()) };
         let shared = |what: String| Err(DataError::TestIsTrain { what });
-        let places = |data: &dyn Dataset| -> Vec<String> {
-            let named = (0..data.len()).filter(|&record| data.name(record).is_some());
-            named.map(|record| data.place(record)).collect()
-        };
-        let trained: BTreeSet<String> = places(&*self.train).into_iter().collect();
-        if let Some(both) = places(&**test).into_iter().find(|place| trained.contains(place)) {
-            return shared(format!("{both} is trained on"));
+        // One file may have several paths.
+        let (trained, tested) = (files(&*self.train), files(&**test));
+        if let Some(both) = tested.intersection(&trained).next() {
+            return shared(format!("{} is trained on", both.display()));
         }
         if test.len() == self.train.len() && test.images_fingerprint()? == self.train.images_fingerprint()? {
             return shared("these are the records that are trained on".to_owned());

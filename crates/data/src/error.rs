@@ -66,6 +66,14 @@ pub enum DataError {
         /// Where it was found first.
         other: PathBuf,
     },
+    /// A clip that lies there in two forms.
+    #[error("{} is {} in another form, by its name", path.display(), other.display())]
+    ClipTwice {
+        /// Where it was found last.
+        path: PathBuf,
+        /// Where it was found first.
+        other: PathBuf,
+    },
     /// A test set that shares records with the training set.
     #[error("`data.test`: {what}")]
     TestIsTrain {
@@ -456,6 +464,9 @@ impl DataError {
             }
             Self::TooManyClasses { .. } => "check the labels, and say in `data.classes` how many there are".into(),
             Self::Twice { .. } => "take one of them out: a record that counts twice is protected half as well".into(),
+            Self::ClipTwice { .. } => {
+                "take one of them out, because a record that counts twice is protected half as well; or, if they are two clips, give one another name".into()
+            }
             Self::TestIsTrain { .. } => {
                 "give records that are not trained on, leave `data.test` out, or set `data.validation = 0.1`".into()
             }

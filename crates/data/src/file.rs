@@ -35,6 +35,12 @@ pub(crate) fn read(path: &Path, limits: &DataLimits) -> Result<Vec<u8>, DataErro
     Ok(bytes)
 }
 
+/// Whether two paths lead to one file or folder.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    real(one) == real(other)
+}
+
 /// Adds the length and every byte of a file to a hash, piece by piece.
 ///
 /// # Errors

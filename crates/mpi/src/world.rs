@@ -33,10 +33,14 @@ impl World {
     /// to `told` first. Only the thread that joins may use the world.
     ///
     /// # Errors
-    /// No library, or one that cannot be used.
+    /// No library, one that cannot be used, or one for which this process is the only one although its launcher started several: each would
+    /// do on its own what they were to do together.
     pub fn join(told: fn(&MpiError)) -> Result<Option<Self>, MpiError> {
         let Some(launch) = Launch::detect() else { return Ok(None) };
         let world = Self::of(calls::join(launch, told, PATIENCE)?);
+        if world.size == 1 && launch.tells_of_others() {
+            return Err(MpiError::Alone { size: launch.size, library: world.words.clone() });
+        }
         // A launcher may not tell that it started one process only.
         Ok(Some(world).filter(|world| world.size > 1))
     }

@@ -163,6 +163,26 @@ fn nobody_waits_for_ever() {
     }
 }
 
+/// Where a library does not know its launcher, each process would begin a run of its own, on its own machine, with nobody to add them up.
+#[test]
+fn a_process_that_finds_no_other_does_not_go_on_alone() {
+    if launchers().is_empty() {
+        return;
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "rank", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(TASK, "together")
+        .env("OMPI_COMM_WORLD_SIZE", "3")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    // MPICH may refuse to begin at all.
+    let refused =
+        told.contains("Alone { size: Some(3)") || told.contains("Failed { call: \"MPI_Init_thread\"");
+    assert!(!output.status.success() && refused, "{told}");
+}
+
 #[test]
 fn a_process_without_a_launcher_is_alone() {
     let launched =

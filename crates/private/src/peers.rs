@@ -9,7 +9,7 @@ use crate::error::StepError;
 /// The other processes of a step. What one process asks of them, all ask for, in the same order.
 pub trait Peers: Debug + Send + Sync {
     /// Tells all processes how this one's part of a sum went, and returns what they report together. The mark is one of what the processes
-    /// must have in common before they add anything up.
+    /// must have in common before they add anything up: parameters, and how gradients are bounded.
     ///
     /// # Errors
     /// That of this process; otherwise the failure of one of the others, or a mark that differs. Then no process goes on.
@@ -23,7 +23,7 @@ pub trait Peers: Debug + Send + Sync {
 ///
 /// # Guarantee
 /// On every process, sum and report become those of all records of the step, as if one process had added them up; see
-/// [`Loaded::joint`]. Nothing is joined unless all processes have their part, and hold parameters with the same mark.
+/// [`Loaded::joint`]. Nothing is joined unless all processes have their part, and parameters and bounds with the same mark.
 pub(crate) fn join(
     peers: &dyn Peers,
     own: Result<(GradientSum, StepStats), StepError>,
@@ -39,9 +39,19 @@ pub(crate) fn join(
     Ok((sum, stats))
 }
 
-/// A mark of parameters, by which processes notice that they came to differ. It is no cryptographic digest: it guards against faults of
-/// machines and programs, not against a process that lies.
-pub(crate) fn mark(values: &[f32]) -> u64 {
+/// A mark of parameters and of how gradients are bounded, by which processes notice that they came to differ. A clip norm that follows a
+/// quantile comes from an exponential function, which machines with other libraries round otherwise; another clip norm bounds otherwise, and
+/// may count in another unit. It is no cryptographic digest: it guards against faults of machines and programs, not against a process that
+/// lies.
+pub(crate) fn mark(values: &[f32], rule: &ClippingRule) -> u64 {
+    let bound = [rule.sensitivity(), rule.unit().unwrap_or_default()].map(f64::to_bits);
+    bound
+        .into_iter()
+        .fold(of_values(values), |all, bits| (all ^ bits).wrapping_mul(0x2545_f491_4f6c_dd1d).rotate_left(31))
+}
+
+/// A mark of parameters alone.
+fn of_values(values: &[f32]) -> u64 {
     // Four lanes, so that one product need not wait for the one before.
     let mut lanes = [0x9e37_79b9_7f4a_7c15u64; 4];
     let fold = |lane: u64, value: f32| {
@@ -60,22 +70,37 @@ pub(crate) fn mark(values: &[f32]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dapple_engine::{Clipping, Layout};
+    use dapple_graph::{GraphBuilder, Init, Loss};
 
     #[test]
     fn every_bit_of_every_value_shows_in_a_mark() {
         let values: Vec<f32> = (0..23).map(|index| index as f32 * 0.37 - 2.0).collect();
-        let of_all = mark(&values);
-        assert_eq!(mark(&values.clone()), of_all);
+        let of_all = of_values(&values);
+        assert_eq!(of_values(&values.clone()), of_all);
         for place in 0..values.len() {
             for bit in 0..32 {
                 let mut changed = values.clone();
                 changed[place] = f32::from_bits(changed[place].to_bits() ^ 1 << bit);
-                assert_ne!(mark(&changed), of_all, "{place} {bit}");
+                assert_ne!(of_values(&changed), of_all, "{place} {bit}");
             }
             let mut swapped = values.clone();
             swapped.swap(place, (place + 4) % values.len());
-            assert_ne!(mark(&swapped), of_all);
+            assert_ne!(of_values(&swapped), of_all);
         }
-        assert_ne!(mark(&values[..22]), of_all);
+        assert_ne!(of_values(&values[..22]), of_all);
+    }
+
+    #[test]
+    fn every_bit_of_a_clip_norm_shows_in_a_mark() {
+        let mut builder = GraphBuilder::new(&[3]);
+        let head =
+            builder.linear("head", builder.input(), 2, Init::Constant(0.0), Init::Constant(0.0)).unwrap();
+        let layout = Layout::new(&builder.finish(head, Loss::SquaredError).unwrap());
+        let of = |clipping| mark(&[1.0, 2.0], &ClippingRule::new(&clipping, &layout).unwrap());
+        let flat = |max_norm| of(Clipping::Flat { max_norm });
+        let next = f64::from(1.0f32.next_up());
+        assert_eq!(flat(1.0), flat(1.0));
+        assert!(flat(1.0) != flat(next) && flat(1.0) != of(Clipping::Off));
     }
 }

@@ -69,7 +69,7 @@ impl Processor {
         match &self.peers {
             None => own,
             Some(peers) => {
-                let mark = peers::mark(learned.parameters.values());
+                let mark = peers::mark(learned.parameters.values(), rule);
                 peers::join(&**peers, own, &mut loaded, rule, mark)
             }
         }

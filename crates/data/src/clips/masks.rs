@@ -11,6 +11,7 @@ use sha2::Sha256;
 use super::evenly_spaced;
 use super::source::FrameNames;
 use crate::dataset::within;
+use crate::file::is_same;
 use crate::formats::hash_text;
 use crate::masks::{ClipFrames, ENDINGS, clip_masks, read_image_mask};
 use crate::{DataError, DataLimits, file};
@@ -36,7 +37,7 @@ impl ClipMasks {
             let stem = folder.join(name);
             let path = only(&stem, &place, stem.is_dir().then(|| stem.clone()))?;
             // What is private must not follow from private pixels.
-            if path.display().to_string() == place {
+            if is_same(&path, Path::new(&place)) {
                 return Err(DataError::ImageMask { path, problem: "it is the clip itself".to_owned() });
             }
             if let Some(other) = taken.insert(path.clone(), place.clone()) {

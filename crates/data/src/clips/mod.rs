@@ -16,6 +16,7 @@ mod video_tests;
 pub use frames::evenly_spaced;
 pub(crate) use masks::ClipMasks;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -52,7 +53,7 @@ impl Clips {
     ///
     /// # Errors
     /// A folder that cannot be read, has no class, or has a class without clips; a folder that is none of the classes; a clip that is
-    /// listed twice because of a link.
+    /// listed twice because of a link, or because it lies there in two forms.
     pub fn open(
         root: &Path,
         like: Option<&[String]>,
@@ -122,6 +123,7 @@ impl Clips {
             return Err(DataError::Empty { path: root.to_owned(), what: "clip" });
         }
         same_twice(clips.iter().map(|(clip, _)| clip.path()))?;
+        once(&clips)?;
         let (root, limits) = (root.to_owned(), *limits);
         Ok(Self { root, names, clips, frames, masks: None, limits, fingerprint: OnceLock::new() })
     }
@@ -145,15 +147,24 @@ impl Clips {
         Ok(self)
     }
 
-    /// The relative path of a clip without the ending of its file. Folders have no endings.
+    /// The relative path of a clip without the ending of its file.
     fn stem(&self, record: usize) -> PathBuf {
         let Some((clip, _)) = self.clips.get(record) else { return PathBuf::new() };
-        let path = clip.path().strip_prefix(&self.root).unwrap_or(clip.path());
-        match clip {
-            ClipSource::Pictures(_) => path.to_owned(),
-            ClipSource::Array(_) | ClipSource::Video(_) => path.with_extension(""),
+        let stem = clip.stem();
+        stem.strip_prefix(&self.root).unwrap_or(&stem).to_owned()
+    }
+}
+
+/// Refuses a clip that lies there in two forms, such as a video and the frames that were taken out of it. They would be two records of the
+/// same people.
+fn once(clips: &[(ClipSource, u32)]) -> Result<(), DataError> {
+    let mut stems = BTreeMap::new();
+    for (clip, _) in clips {
+        if let Some(other) = stems.insert(clip.stem(), clip.path()) {
+            return Err(DataError::ClipTwice { path: clip.path().clone(), other: other.clone() });
         }
     }
+    Ok(())
 }
 
 /// Reads frames of one clip, evenly spaced over it.

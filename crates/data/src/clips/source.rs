@@ -72,6 +72,15 @@ impl ClipSource {
         }
     }
 
+    /// The path without the ending of a file. Folders have no endings.
+    pub(super) fn stem(&self) -> PathBuf {
+        match self {
+            Self::Pictures(path) => path.clone(),
+            Self::Array(path) => path.with_extension(""),
+            Self::Video(video) => video.path().with_extension(""),
+        }
+    }
+
     /// Reads frames that are evenly spaced over the clip.
     pub(super) fn read(&self, frames: usize, limits: &DataLimits) -> Result<Image, DataError> {
         match self {

@@ -144,3 +144,25 @@ fn toyota_smarthome_is_split_by_people_and_cameras() {
     };
     assert_eq!((part(DataPart::Train).clips.len(), part(DataPart::Test).names.len()), (0, 19));
 }
+
+/// Colours and infrared of one recording, or a video and its frames, would be two records of one person's doing.
+#[test]
+fn a_recording_in_two_forms_is_refused() {
+    for (layout, names) in [
+        (
+            ClipLayout::NtuRgbD(NtuSplit::Subject),
+            ["S001C001P001R001A001_rgb", "S001C001P001R001A001_ir", "S001C001P001R002A001_rgb"],
+        ),
+        (
+            ClipLayout::ToyotaSmarthome(SmarthomeSplit::Subject),
+            ["Walk_p03_r00_v02_c05", "Walk_p03_r00_v02_c05_depth", "Walk_p03_r00_v03_c05"],
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &[names[0], names[2]]);
+        assert_eq!(part(folder.path(), layout, None, DataPart::Train).unwrap().len(), 2);
+        write(folder.path(), &[names[1]]);
+        let error = part(folder.path(), layout, None, DataPart::Train).unwrap_err();
+        assert!(error.to_string().contains("in another form") && error.hint().is_some(), "{error}");
+    }
+}

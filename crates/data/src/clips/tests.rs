@@ -89,6 +89,26 @@ fn folders_and_arrays_are_clips() {
     assert_ne!(before, again(4));
 }
 
+/// Frames that were taken out of a video beside it would make its people two records.
+#[test]
+fn a_clip_in_two_forms_is_refused() {
+    for (first, second) in
+        [("walk/w.npy", "walk/w"), ("walk/w.avi", "walk/w.npy"), ("walk/w.avi", "walk/w.mp4")]
+    {
+        let root = tempfile::tempdir().unwrap();
+        for path in [first, second].map(|path| root.path().join(path)) {
+            match path.extension() {
+                None => write_frames(&path, 2),
+                Some(_) => write_array(&path, 2),
+            }
+        }
+        let error = clips(root.path(), 2).unwrap_err();
+        assert!(error.to_string().contains("in another form") && error.hint().is_some(), "{error}");
+        fs::rename(root.path().join(second), root.path().join("walk/other.npy")).unwrap();
+        assert_eq!(clips(root.path(), 2).map(|clips| clips.len()).unwrap(), 2);
+    }
+}
+
 #[test]
 fn frames_come_in_natural_order_and_repeat_in_short_clips() {
     let folder = tempfile::tempdir().unwrap();
@@ -270,6 +290,21 @@ fn masks_of_other_frames_are_refused() {
             r#"{"frames": [{"frame": 4, "boxes": []}, [], [], [], []]}"#,
             "an object of frame 4 among those of frame 0",
         ),
+        (
+            "w.json",
+            r#"{"frames": [[], [], [], [], []], "tracks": [{"bbox": [0, 0, 3, 3]}]}"#,
+            "\"tracks\" marks pixels",
+        ),
+        (
+            "w.json",
+            r#"{"annotations": [{"frame": 1, "bbox": [0, 0, 3, 3]}], "tracks": [{"frame": 2, "bbox": [0, 0, 3, 3]}]}"#,
+            "\"tracks\" marks pixels",
+        ),
+        (
+            "w.json",
+            r#"{"annotations": [], "frames": {"2": [{"bbox": [0, 0, 3, 3]}]}}"#,
+            "\"frames\" marks pixels",
+        ),
         ("w.csv", "frame,frame,x1,y1,x2,y2\n0,2,0,0,3,3\n", "several columns \"frame\""),
         ("w.csv", "frame,x1,y1,x2,y2\n7,0,0,3,3\n", "frame 7"),
         ("w.csv", "frame,x1,y1,x2,y2\nb,0,0,3,3\n", "no number of a frame"),
@@ -298,15 +333,15 @@ fn clips_without_sure_masks_are_refused() {
     let frames = root.path().join("train/run/v");
     write_frames(&frames, 3);
     write_array(&root.path().join("train/run/w.npy"), 2);
-    for own in ["train", "masks"] {
+    for own in ["train", "masks/../train", "masks"] {
         fs::create_dir_all(root.path().join("masks/run")).unwrap();
         for name in ["v.json", "w.json"] {
             fs::write(root.path().join("masks/run").join(name), "[]").unwrap();
         }
         let masked = clips(&root.path().join("train"), 3).unwrap().with_masks(&root.path().join(own));
         match own {
-            "train" => assert!(masked.unwrap_err().to_string().contains("it is the clip itself")),
-            _ => assert!(masked.unwrap().read(0).is_ok()),
+            "masks" => assert!(masked.unwrap().read(0).is_ok()),
+            _ => assert!(masked.unwrap_err().to_string().contains("it is the clip itself")),
         }
     }
     let mut encoder = PngEncoder::new(fs::File::create(frames.join("f2b.png")).unwrap());

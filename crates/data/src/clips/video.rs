@@ -35,6 +35,8 @@ const TURNING: [&str; 2] = ["mov", "matroska"];
 const MOST_FRAMES: usize = 1 << 20;
 /// The longest that one pass over a video may take.
 const MOST_TIME: Duration = Duration::from_secs(600);
+/// How long to wait before looking again whether a program that has written everything has ended.
+const LOOK: Duration = Duration::from_millis(2);
 /// The longest line of a picture's header.
 const HEADER: u64 = 32;
 /// How much of what the program complains about is kept.
@@ -46,6 +48,8 @@ pub(super) struct Video {
     path: PathBuf,
     program: OsString,
     total: Arc<OnceLock<usize>>,
+    /// The longest that one pass over it may take.
+    pub(super) most_time: Duration,
 }
 
 impl Video {
@@ -59,7 +63,7 @@ impl Video {
     }
 
     pub(super) fn decoded_by(program: OsString, path: PathBuf) -> Self {
-        Self { path, program, total: Arc::default() }
+        Self { path, program, total: Arc::default(), most_time: MOST_TIME }
     }
 
     pub(super) fn path(&self) -> &PathBuf {
@@ -192,9 +196,9 @@ impl<'a> VideoDecoder<'a> {
         });
         let child = Arc::new(Mutex::new(child));
         let (sender, receiver) = channel();
-        let watched = Arc::clone(&child);
+        let (watched, most_time) = (Arc::clone(&child), video.most_time);
         let watch = std::thread::spawn(move || {
-            let late = receiver.recv_timeout(MOST_TIME) == Err(RecvTimeoutError::Timeout);
+            let late = receiver.recv_timeout(most_time) == Err(RecvTimeoutError::Timeout);
             if late {
                 stop(&watched);
             }
@@ -250,10 +254,14 @@ impl<'a> VideoDecoder<'a> {
 
     /// Waits for the end of a program that has written everything.
     fn finish(mut self) -> Result<(), DataError> {
-        let status = self.child.lock().unwrap_or_else(PoisonError::into_inner).wait();
-        match status.as_ref().map(ExitStatus::success) {
-            Ok(true) => Ok(()),
-            _ => Err(self.failed("ffmpeg cannot decode it")),
+        loop {
+            // Whoever waits with the lock in hand keeps the watch from stopping the program.
+            let status = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait();
+            match status.map(|status| status.as_ref().map(ExitStatus::success)) {
+                Ok(None) => std::thread::sleep(LOOK),
+                Ok(Some(true)) => return Ok(()),
+                Ok(Some(false)) | Err(_) => return Err(self.failed("ffmpeg cannot decode it")),
+            }
         }
     }
 
@@ -267,7 +275,7 @@ impl<'a> VideoDecoder<'a> {
         let said = self.complaint.take().and_then(|complaint| complaint.join().ok());
         let said = said.filter(|said| !said.is_empty()).unwrap_or_else(|| otherwise.to_owned());
         self.video.wrong(match late {
-            true => format!("ffmpeg was stopped after {} seconds", MOST_TIME.as_secs()),
+            true => format!("ffmpeg was stopped after {} seconds", self.video.most_time.as_secs()),
             false => one_line(&said),
         })
     }

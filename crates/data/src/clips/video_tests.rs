@@ -90,6 +90,18 @@ fn what_a_program_writes_is_not_trusted() {
     assert_eq!(shown(&video(folder.path(), "a.avi", &endless), 2).unwrap(), "bd");
 }
 
+/// A program that says that it is done and does not end is stopped like one that writes nothing.
+#[test]
+fn a_program_that_does_not_end_is_stopped() {
+    for script in [format!("{}\nexec sleep 60 >&- 2>&-", frames("ab")), "exec sleep 60".to_owned()] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut video = video(folder.path(), "a.avi", &script);
+        video.most_time = std::time::Duration::from_millis(300);
+        let error = video.frames(&DataLimits::default()).unwrap_err().to_string();
+        assert!(error.contains("ffmpeg was stopped after 0 seconds"), "{error}");
+    }
+}
+
 #[test]
 fn a_missing_program_and_a_missing_file_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();

@@ -66,6 +66,9 @@ pub fn clip_masks(
 
 fn of_json(bytes: &[u8], clip: ClipFrames<'_>) -> Result<Vec<Mask>, String> {
     let UniqueKeys(value) = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    if let Value::Object(object) = &value {
+        json::nothing_unread(object, &["frames"])?;
+    }
     let lists = match &value {
         Value::Array(lists) if !lists.is_empty() && lists.iter().all(Value::is_array) => Some(lists),
         Value::Object(object) => object.get("frames").and_then(Value::as_array),

@@ -18,11 +18,36 @@ pub(super) fn marks(object: &Map<String, Value>) -> bool {
     MARKS.iter().any(|key| object.contains_key(*key))
 }
 
+/// Whether an object says where it is somewhere within a value. Counts without a size may count anything.
+fn marks_within(value: &Value) -> bool {
+    match value {
+        Value::Array(values) => values.iter().any(marks_within),
+        Value::Object(object) => {
+            let says =
+                |key: &str| object.contains_key(key) && (key != "counts" || object.contains_key("size"));
+            MARKS.iter().any(|key| says(key)) || object.values().any(marks_within)
+        }
+        _ => false,
+    }
+}
+
+/// Refuses an object with something that marks pixels under a key that is not read, nor one of `others`.
+pub(super) fn nothing_unread(object: &Map<String, Value>, others: &[&str]) -> Result<(), String> {
+    let read = |key: &str| LISTS.iter().chain(&MARKS).chain(others).any(|known| *known == key);
+    match object.iter().find(|(key, value)| !read(key) && marks_within(value)) {
+        None => Ok(()),
+        Some((key, _)) => {
+            Err(format!("{key:?} marks pixels, and is none of the lists that are read: {}", LISTS.join(", ")))
+        }
+    }
+}
+
 /// The private pixels of an image: all that lie in a box or a run of any object in the file, in whichever lists the objects are. A list
 /// without objects leaves everything public.
 ///
 /// # Errors
-/// Text that is no JSON or says something twice, an object without a box and without runs, and what is wrong with either.
+/// Text that is no JSON or says something twice, an object without a box and without runs, what is wrong with either, and objects in a list
+/// of another name.
 pub(super) fn mask(bytes: &[u8], size: Size) -> Result<Mask, String> {
     let UniqueKeys(value) = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     mask_of(&value, size)
@@ -63,6 +88,7 @@ impl Objects {
 
     /// Takes what an object says, and the lists in it, which may hold its parts.
     fn object_and_lists(&mut self, object: &Map<String, Value>, size: Size) -> Result<(), String> {
+        nothing_unread(object, &[])?;
         let lists = LISTS.iter().filter_map(|key| object.get(*key)).filter(|list| !list.is_null());
         if marks(object) || lists.clone().next().is_none() {
             self.object(object, size)?;

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::{ENDINGS, read_image_mask};
 use crate::dataset::within;
+use crate::file::is_same;
 use crate::formats::hash_text;
 use crate::{DataError, DataLimits, Dataset, Image, Target, TargetKind, file};
 
@@ -46,7 +47,7 @@ impl MaskedRecords {
                 return Err(several("more than one mask"));
             }
             // What is private must not follow from private pixels.
-            if path.display().to_string() == whole.place(record) {
+            if is_same(&path, Path::new(&whole.place(record))) {
                 return Err(DataError::ImageMask { path, problem: "it is the picture itself".to_owned() });
             }
             if let Some(other) = taken.insert(path.clone(), record) {

@@ -125,6 +125,17 @@ fn no_list_and_no_box_is_passed_over() {
         assert_eq!(read("a.json", text.as_bytes(), (4, 2)).unwrap(), ["####", "..##"], "{text}");
     }
     assert_eq!(read("a.json", br#"{"annotations": [], "boxes": []}"#, (4, 2)).unwrap(), ["....", "...."]);
+    // What lies in lists of other names is not public because nobody reads it.
+    for text in [
+        r#"{"annotations": [], "instances": [{"bbox": [0, 0, 3, 0]}]}"#,
+        r#"{"boxes": [], "ignored": {"regions": [[{"segmentation": []}]]}}"#,
+        r#"{"objects": [{"bbox": [0, 0, 3, 0], "parts": [{"size": [2, 4], "counts": [4, 4]}]}]}"#,
+    ] {
+        let error = read("a.json", text.as_bytes(), (4, 2)).unwrap_err();
+        assert!(error.contains("marks pixels, and is none of the lists that are read"), "{error}");
+    }
+    let counted = br#"{"annotations": [], "info": {"counts": {"people": 3}}, "images": [{"size": [4, 2]}]}"#;
+    assert_eq!(read("a.json", counted, (4, 2)).unwrap(), ["....", "...."]);
 }
 
 /// A table whose lines end as on old Macs has its boxes, too, and no column of a name is passed over for another one.
@@ -218,6 +229,10 @@ fn every_record_has_one_mask_of_its_name() {
     let whole = Arc::new(ImageFolder::open(&at("train"), &DataLimits::default()).unwrap());
     let own = MaskedRecords::open(whole, &at("train"), &DataLimits::default()).err().unwrap();
     assert!(own.to_string().contains("a.b.png: not a mask: it is the picture itself"), "{own}");
+    // By whichever path.
+    let whole = Arc::new(ImageFolder::open(&at("train"), &DataLimits::default()).unwrap());
+    let own = MaskedRecords::open(whole, &at("masks/../train"), &DataLimits::default()).err().unwrap();
+    assert!(own.to_string().contains("it is the picture itself"), "{own}");
     let refused = |words: &str| {
         let error = open().err().unwrap();
         assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");

@@ -126,6 +126,9 @@ struct ClassAnswer {
 
 impl ClassAnswer {
     fn of(probabilities: &[f64], label: usize) -> Self {
+        // What overflowed on its way says nothing: nothing is likelier than anything else, and nothing is right by not being less.
+        let probabilities: Vec<f64> =
+            probabilities.iter().map(|&p| if p.is_nan() { 0.0 } else { p }).collect();
         let own = probabilities[label];
         // Of equally likely classes the first counts as the likeliest.
         let likelier =
@@ -211,6 +214,16 @@ mod tests {
         assert_eq!(evaluation.per_class[..2], [Some(1.0), None]);
         let loss = -(0.4f64.ln() + 0.07f64.ln() + 0.1f64.ln()) / 3.0;
         assert!((evaluation.loss - loss).abs() < 1e-12);
+    }
+
+    /// An answer without a number was among the five likeliest for every class.
+    #[test]
+    fn what_is_no_number_is_no_answer() {
+        let nothing = [f64::NAN; 7];
+        assert_eq!([0, 5, 6].map(|label| ClassAnswer::of(&nothing, label).likelier), [0, 5, 6]);
+        assert_eq!(ClassAnswer::of(&nothing, 6).best, 0);
+        let overflowed = probabilities(&[0.0, f32::INFINITY, 1.0, 2.0, 3.0, 4.0, 5.0], 7);
+        assert_eq!(ClassAnswer::of(&overflowed, 6).likelier, 6);
     }
 
     #[test]

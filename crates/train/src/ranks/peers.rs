@@ -17,7 +17,7 @@ impl Peers for RankGroup {
             let (stats, its_mark) =
                 from_bytes(bytes).ok_or_else(|| failed("it speaks of a step in another way"))?;
             if its_mark != mark {
-                return Err(failed("its parameters are not those of this rank"));
+                return Err(failed("its parameters, or its clip norm, are not those of this rank"));
             }
             together.join(stats);
         }

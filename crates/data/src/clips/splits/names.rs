@@ -1,6 +1,6 @@
 //! Splits that follow from the names of clips.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -52,7 +52,7 @@ const SMARTHOME_SEEN: [&str; 19] = [
 /// NTU RGB+D: `S001C002P003R002A013_rgb.avi` is arrangement 1, camera 2, person 3, repetition 2, action 13.
 ///
 /// # Errors
-/// An action beyond the classes, which are 60 unless the plan or its split says 120.
+/// An action beyond the classes, which are 60 unless the plan or its split says 120; a recording that lies there in two forms.
 pub(super) fn ntu_rgb_d(
     root: &Path,
     split: NtuSplit,
@@ -64,9 +64,10 @@ pub(super) fn ntu_rgb_d(
         NtuSplit::Setup => NTU_CLASSES[1],
     };
     let classes = classes.filter(|classes| NTU_CLASSES.contains(classes)).unwrap_or(usual);
-    let mut clips = Vec::new();
+    let (mut clips, mut recordings) = (Vec::new(), BTreeMap::new());
     for name in names(root)? {
-        let Some([setup, camera, person, _, action]) = ntu_numbers(&name) else { continue };
+        let Some(numbers @ [setup, camera, person, _, action]) = ntu_numbers(&name) else { continue };
+        once(&mut recordings, numbers, root, &name)?;
         if action == 0 || action > classes {
             let problem = format!("action {action}, but {classes} are told apart; say data.classes = 120");
             return Err(DataError::malformed(&root.join(name), problem));
@@ -83,6 +84,20 @@ pub(super) fn ntu_rgb_d(
     Ok(SplitPart { names: (1..=classes).map(|action| format!("A{action:03}")).collect(), clips })
 }
 
+/// Refuses a recording that lies there in two forms, such as its colours, its infrared and its depth, or a video and its frames. They would be
+/// several records of one person's doing.
+fn once<K: Ord>(
+    recordings: &mut BTreeMap<K, String>,
+    numbers: K,
+    root: &Path,
+    name: &str,
+) -> Result<(), DataError> {
+    match recordings.insert(numbers, name.to_owned()) {
+        None => Ok(()),
+        Some(other) => Err(DataError::ClipTwice { path: root.join(name), other: root.join(other) }),
+    }
+}
+
 /// The numbers behind the letters S, C, P, R and A, of three digits each.
 fn ntu_numbers(name: &str) -> Option<[u32; 5]> {
     let mut numbers = [0; 5];
@@ -95,6 +110,9 @@ fn ntu_numbers(name: &str) -> Option<[u32; 5]> {
 }
 
 /// Toyota Smarthome: `Drink.Fromcup_p02_r00_v03_c04.mp4` is an activity, person 2, repetition 0, video 3, camera 4.
+///
+/// # Errors
+/// A recording that lies there in two forms.
 pub(super) fn toyota_smarthome(
     root: &Path,
     split: SmarthomeSplit,
@@ -102,15 +120,17 @@ pub(super) fn toyota_smarthome(
 ) -> Result<SplitPart, DataError> {
     let names = names(root)?;
     let all: Vec<_> = names.iter().filter_map(|name| Some((name, smarthome_facts(name)?))).collect();
+    let mut recordings = BTreeMap::new();
+    all.iter().try_for_each(|(name, facts)| once(&mut recordings, *facts, root, name))?;
     let activities: Vec<String> = match split {
         SmarthomeSplit::Subject => {
-            let found: BTreeSet<&str> = all.iter().map(|(_, (activity, ..))| *activity).collect();
+            let found: BTreeSet<&str> = all.iter().map(|(_, (activity, _))| *activity).collect();
             found.into_iter().map(str::to_owned).collect()
         }
         SmarthomeSplit::View1 | SmarthomeSplit::View2 => SMARTHOME_SEEN.map(str::to_owned).to_vec(),
     };
     let mut clips = Vec::new();
-    for (name, (activity, person, camera)) in all {
+    for (name, (activity, [person, _, _, camera])) in all {
         let Some(class) = activities.iter().position(|known| known == activity) else { continue };
         let wanted = match (split, part) {
             (SmarthomeSplit::Subject, DataPart::Train) => SMARTHOME_SUBJECTS.contains(&person),
@@ -126,8 +146,8 @@ pub(super) fn toyota_smarthome(
     Ok(SplitPart { names: activities, clips })
 }
 
-/// Activity, person and camera.
-fn smarthome_facts(name: &str) -> Option<(&str, u32, u32)> {
+/// The activity, and the numbers of person, repetition, video and camera.
+fn smarthome_facts(name: &str) -> Option<(&str, [u32; 4])> {
     let mut pieces = name.split('_');
     let activity = pieces.next().filter(|activity| !activity.is_empty())?;
     let mut number = |letter| {
@@ -135,8 +155,7 @@ fn smarthome_facts(name: &str) -> Option<(&str, u32, u32)> {
         let digits = digits.split_once('.').map_or(digits, |(digits, _)| digits);
         digits.chars().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?
     };
-    let [person, _, _, camera] = [number('p')?, number('r')?, number('v')?, number('c')?];
-    Some((activity, person, camera))
+    Some((activity, [number('p')?, number('r')?, number('v')?, number('c')?]))
 }
 
 /// The sorted names in a folder.
