@@ -3,12 +3,13 @@
 The compiled part of the package `dapple`; import that instead.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, Literal, SupportsFloat, SupportsIndex, TypedDict, final, type_check_only
 
 from typing_extensions import Buffer, Unpack
 
+from dapple.run import Run
 from dapple.table import Table
 
 from _typeshed import SupportsGetItem
@@ -120,7 +121,7 @@ class PlanKeywords(TypedDict, total=False):
     public_weight: float | None
     """the weight of public gradients beside private ones, not for coupled-clipped (default: 1)"""
 
-__all__ = ["__version__", "Calibration", "Certificate", "Inclusion", "Plan", "Pld", "Rdp", "Sampler", "account", "calibrate", "inclusion", "inclusion_probability", "keywords", "profile", "sweep"]
+__all__ = ["__version__", "Calibration", "Certificate", "Inclusion", "Plan", "Pld", "Predictor", "Rdp", "RunCertificate", "Sampler", "TrainingEvent", "account", "calibrate", "certify", "inclusion", "inclusion_probability", "keywords", "plan_of_run", "profile", "resume", "sweep", "train"]
 
 __version__: Final[str]
 """
@@ -355,7 +356,7 @@ class Plan:
         """
     def __repr__(self, /) -> str: ...
     @staticmethod
-    def _restore(text: str, masks: list[tuple[tuple[int, int], bytes]]) -> Plan: ...
+    def _restore(text: str, masks: list[tuple[tuple[int, int], bytes]], base: str | PathLike[str]) -> Plan: ...
     def account(self, /, *, precision: SupportsFloat | SupportsIndex = 0.001) -> Certificate:
         """
         Prices the plan, as `dapple.account` does.
@@ -592,6 +593,27 @@ class Pld:
         """
 
 @final
+class Predictor:
+    """
+    The newest model of a run, ready to be asked. Opening it reads the plan and the weights, never the data; `dapple.predict` and
+    `Run.predict` are what to use.
+    """
+    def __new__(cls, folder: str | PathLike[str], /, *, set: Mapping[str, Any] | None = None) -> Predictor: ...
+    @property
+    def classes(self, /) -> list[str]:
+        """
+        The names of the classes, in the order of the model's outputs.
+        """
+    def file(self, path: str | PathLike[str], /) -> list[float] | tuple[int, int, bytes]:
+        """
+        Asks about a picture, or a clip for a model of clips.
+        """
+    def pixels(self, width: SupportsIndex, height: SupportsIndex, channels: SupportsIndex, pixels: SupportsGetItem[int, SupportsIndex], /) -> list[float] | tuple[int, int, bytes]:
+        """
+        Asks about an image of bytes, `[height, width, channels]`.
+        """
+
+@final
 class Rdp:
     """
     The Rényi divergences of a mechanism as a function of their order: a second opinion that shares no code with `Pld`.
@@ -636,6 +658,59 @@ class Rdp:
         """
 
 @final
+class RunCertificate:
+    """
+    What a run promised and what it spent. `spent` covers every value that the run has released, by its ledger.
+    """
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __repr__(self, /) -> str: ...
+    def _repr_html_(self, /) -> str: ...
+    @property
+    def epsilon(self, /) -> float | None:
+        """
+        An upper bound on epsilon for everything that the run released: 0 before the first step, `None` without privacy.
+        """
+    @property
+    def planned(self, /) -> Certificate | None:
+        """
+        The price of the whole plan; `None` without privacy.
+        """
+    @property
+    def private(self, /) -> bool:
+        """
+        Whether gradients were clipped and noised; if not, nothing is guaranteed.
+        """
+    @property
+    def spent(self, /) -> Certificate | None:
+        """
+        The price of the steps that count as taken; `None` before the first step, and without privacy.
+        """
+    @property
+    def status(self, /) -> str:
+        """
+        Whether the run goes on: `running`, `stopped` or `finished`.
+        """
+    @property
+    def steps_spent(self, /) -> int:
+        """
+        Steps that count as taken.
+        """
+    def to_dict(self, /) -> dict[str, Any]:
+        """
+        The fields of the JSON form.
+        """
+    def to_json(self, /) -> str:
+        """
+        The certificate as JSON, as in `certificate.json`.
+        """
+    @property
+    def warnings(self, /) -> list[str]:
+        """
+        What a reader must know before relying on the certificate.
+        """
+
+@final
 class Sampler:
     """
     Draws the records of every step of a plan, exactly as the accountant assumes: Poisson coins of probability batch / records without
@@ -657,6 +732,81 @@ class Sampler:
     def steps(self, /) -> int:
         """
         Steps of the whole plan.
+        """
+
+@final
+class TrainingEvent:
+    """
+    Something that happened in a run. `kind` says what: `begins`, `features`, `step`, `evaluated`, `checkpoint` or `warning`; what does
+    not belong to it is `None`.
+
+    `drawn`, `loss` and `clipped` come straight from private records: show them to whoever may see the data, and to nobody else.
+    """
+    def __repr__(self, /) -> str: ...
+    @property
+    def clipped(self, /) -> float | None:
+        """
+        Share of the records whose gradient was longer than the clip norm. The guarantee does not cover this number.
+        """
+    @property
+    def drawn(self, /) -> int | None:
+        """
+        Records drawn. The guarantee does not cover this number.
+        """
+    def epsilon(self, /) -> float | None:
+        """
+        An upper bound on the epsilon spent by the steps so far; `None` without privacy, and for whatever is no step. It is computed when
+        it is asked for, which takes from a millisecond to a second, and can be asked for only while the callback runs.
+        """
+    @property
+    def kind(self, /) -> str:
+        """
+        What happened.
+        """
+    @property
+    def learning_rate(self, /) -> float | None:
+        """
+        The learning rate of the step.
+        """
+    @property
+    def loss(self, /) -> float | None:
+        """
+        Mean loss of the records drawn; `None` for an empty batch. The guarantee does not cover this number.
+        """
+    @property
+    def measure(self, /) -> str | None:
+        """
+        What was measured on the test set, in words.
+        """
+    @property
+    def planned_epsilon(self, /) -> float | None:
+        """
+        Epsilon of the whole plan, when the run begins; `None` without privacy.
+        """
+    @property
+    def score(self, /) -> float | None:
+        """
+        How good the model was by that measure.
+        """
+    @property
+    def seconds(self, /) -> float | None:
+        """
+        Seconds since the run began or was resumed.
+        """
+    @property
+    def step(self, /) -> int | None:
+        """
+        Steps taken, or records whose features are computed.
+        """
+    @property
+    def steps(self, /) -> int | None:
+        """
+        Steps of the plan, or records of the data set.
+        """
+    @property
+    def text(self, /) -> str | None:
+        """
+        What a user should know: a warning, or the machine that computes.
         """
 
 def account(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, precision: SupportsFloat | SupportsIndex = 0.001, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Certificate:
@@ -682,6 +832,11 @@ def calibrate(solve_for: str, plan: Plan | Mapping[str, Any] | str | PathLike[st
     >>> found = dapple.calibrate("noise_multiplier", epsilon=3, batch=100, records=3000, epochs=10, delta=1e-5)
     >>> found.epsilon <= 3, found.name
     (True, 'noise_multiplier')
+    """
+
+def certify(folder: str | PathLike[str], /) -> RunCertificate:
+    """
+    The certificate of a run folder: what its ledger counts.
     """
 
 def inclusion(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Inclusion:
@@ -714,6 +869,11 @@ def keywords() -> dict[str, dict[str, str]]:
     'privacy.noise_multiplier'
     """
 
+def plan_of_run(folder: str | PathLike[str], /) -> Plan:
+    """
+    The plan of a run folder, with everything filled in.
+    """
+
 def profile(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, epsilons: Iterable[float] | str | None = None, precision: SupportsFloat | SupportsIndex = 0.001, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Table:
     """
     The privacy profile of a plan: for each epsilon the delta it guarantees, and a lower bound on the exact one.
@@ -727,6 +887,13 @@ def profile(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, 
     ['epsilon', 'delta', 'delta_lower']
     """
 
+def resume(folder: str | PathLike[str] | Run, /, *, progress: Callable[[TrainingEvent], object] | None = None, budget: str | PathLike[str] | None = None, epsilon_total: SupportsFloat | SupportsIndex | None = None, set: Mapping[str, Any] | None = None) -> Run:
+    """
+    Goes on with a run that was stopped or killed; steps that were promised before stay spent. A run that is complete is left as it is.
+
+    `set` changes settings of speed and memory: `{"performance.threads": 1}`.
+    """
+
 def sweep(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, over: Mapping[str, Iterable[Any] | str], solve_for: str | None = None, precision: SupportsFloat | SupportsIndex = 0.001, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Table:
     """
     Prices a plan for every combination of some values, on all cores. With `solve_for`, solves each plan for that unknown instead.
@@ -738,4 +905,15 @@ def sweep(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /,
     >>> table = dapple.sweep(over={"batch": [50, 100], "noise_multiplier": [1.0, 2.0]}, records=3000, epochs=10, delta=1e-5)
     >>> table.columns[:3], len(table)
     (['batch', 'noise_multiplier', 'epsilon'], 4)
+    """
+
+def train(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, out: str | PathLike[str], progress: Callable[[TrainingEvent], object] | None = None, budget: str | PathLike[str] | None = None, epsilon_total: SupportsFloat | SupportsIndex | None = None, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Run:
+    """
+    Trains a model by a plan, certifies what it spent, and leaves a run folder: what `dapple train` does.
+
+    `plan` is a mapping, the path of a TOML file or a `dapple.Plan`, with sections `data`, `model` and `optimiser`; keywords and `set` are
+    laid over it. Paths in a plan are relative to its file. `out` is a folder that holds no run yet.
+
+    `progress` is called with a `dapple.TrainingEvent` at every event. If it returns `False`, raises, or is interrupted, the run ends in
+    order, ready for `dapple.resume`. `budget` counts the run in a budget, whose total is `epsilon_total`.
     """

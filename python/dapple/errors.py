@@ -22,6 +22,7 @@ __all__ = [
     "DappleError",
     "NoTheoremError",
     "PlanError",
+    "RunError",
     "UnreachableError",
     "UnsoundPipelineError",
 ]
@@ -61,3 +62,7 @@ class AccountingError(DappleError):
 
 class UnreachableError(AccountingError):
     """No value of the unknown meets the target."""
+
+
+class RunError(DappleError):
+    """A run that cannot begin, go on or be read: its folder, its ledger, its weights, or the machine."""

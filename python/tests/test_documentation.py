@@ -31,7 +31,7 @@ def test_compiled_docstrings(name):
     assert runner.failures == 0
 
 
-@pytest.mark.parametrize("name", ["dapple", "dapple.errors", "dapple.table", "dapple.torch", "dapple.dp_accounting"])
+@pytest.mark.parametrize("name", ["dapple", "dapple.errors", "dapple.table", "dapple.run", "dapple.torch", "dapple.dp_accounting"])
 def test_docstrings(name):
     needs = {"dapple.torch": "torch", "dapple.dp_accounting": "dp_accounting"}.get(name)
     if needs:

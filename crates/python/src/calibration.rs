@@ -21,7 +21,7 @@ impl Calibration {
     /// The answer to a request, as Python objects.
     pub(crate) fn new(py: Python<'_>, request: PlanRequest, found: Calibrated) -> PyResult<Self> {
         let Calibrated { solved, plan, certificate, .. } = found;
-        let PlanRequest { mut spec, masks, .. } = request;
+        let PlanRequest { mut spec, masks, base, .. } = request;
         // A size is solved for as a whole, and replaces whatever the plan says of it, as a flag replaces what a file says.
         let written = match (solved.size, solved.value) {
             (Some(size), _) => size.to_string(),
@@ -31,7 +31,11 @@ impl Calibration {
         let mut layer = PlanSpec::default();
         layer.set(solved.name, &written).map_err(|error| error.raise(py))?;
         spec = spec.merge(&layer);
-        Ok(Self { solved, certificate, plan: Py::new(py, PyPlan::known(spec, masks, plan))? })
+        Ok(Self {
+            solved,
+            certificate,
+            plan: Py::new(py, PyPlan::known(PlanRequest::with_masks(spec, masks).based(base), plan))?,
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use dapple_data::DataError;
 use dapple_geometry::GeometryError;
 use dapple_plan::PlanError;
+use dapple_train::TrainError;
 use pyo3::prelude::*;
 
 /// The exceptions of `dapple.errors`.
@@ -13,6 +14,7 @@ pub(crate) enum Class {
     UnsoundPipeline,
     Accounting,
     Unreachable,
+    Run,
 }
 
 impl Class {
@@ -23,6 +25,7 @@ impl Class {
             Self::UnsoundPipeline => "UnsoundPipelineError",
             Self::Accounting => "AccountingError",
             Self::Unreachable => "UnreachableError",
+            Self::Run => "RunError",
         }
     }
 
@@ -70,5 +73,16 @@ impl Raise for PlanError {
 impl Raise for DataError {
     fn raise(self, py: Python<'_>) -> PyErr {
         raise(py, Class::Plan, &self.to_string(), self.hint().as_deref())
+    }
+}
+
+impl Raise for TrainError {
+    fn raise(self, py: Python<'_>) -> PyErr {
+        let class = match &self {
+            Self::Plan(error) => Class::of(error),
+            Self::Data(_) | Self::Setting { .. } => Class::Plan,
+            _ => Class::Run,
+        };
+        raise(py, class, &self.to_string(), self.hint().as_deref())
     }
 }

@@ -16,11 +16,13 @@ use crate::errors::Raise;
 use crate::plan::PyPlan;
 use crate::{keywords, mask, values};
 
-/// An unchecked plan with its masks, and the checked plan if it is known because nothing was changed.
+/// An unchecked plan with its masks, the folder that its other files are relative to, and the checked plan if it is known because nothing
+/// was changed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PlanRequest {
     pub(crate) spec: PlanSpec,
     pub(crate) masks: Vec<Mask>,
+    pub(crate) base: PathBuf,
     checked: Option<Arc<Plan>>,
 }
 
@@ -80,12 +82,17 @@ impl PlanRequest {
     pub(crate) fn from_spec(py: Python<'_>, spec: PlanSpec, base: &Path) -> PyResult<Self> {
         let masks =
             spec.region.mask.iter().map(|name| mask::read(py, &base.join(name))).collect::<PyResult<_>>()?;
-        Ok(Self { spec, masks, checked: None })
+        Ok(Self { spec, masks, base: base.to_owned(), checked: None })
     }
 
     /// A plan with masks that have no file.
     pub(crate) fn with_masks(spec: PlanSpec, masks: Vec<Mask>) -> Self {
-        Self { spec, masks, checked: None }
+        Self { spec, masks, base: PathBuf::new(), checked: None }
+    }
+
+    /// The same request, whose files are relative to this folder.
+    pub(crate) fn based(self, base: PathBuf) -> Self {
+        Self { base, ..self }
     }
 
     /// The same request, for which the checked plan is known.
