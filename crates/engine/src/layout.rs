@@ -72,6 +72,13 @@ impl Layout {
         layout
     }
 
+    /// The layout of a vector that is one parameter, for vectors of which no graph is known.
+    pub fn of_vector(len: usize) -> Self {
+        let (id, name) = (ParameterId::at(0), "vector".to_owned());
+        let entry = LayoutEntry { id, name, range: 0..len, layer: 0, filter: None };
+        Self { entries: vec![entry], positions: vec![Some(0)], layers: 1, len }
+    }
+
     /// The trainable parameters, in order.
     pub fn entries(&self) -> &[LayoutEntry] {
         &self.entries

@@ -39,7 +39,9 @@ mod update;
 
 pub use batch::{Batch, DropoutSource, Targets, UnitMasks};
 pub use clipping::{Clipping, ClippingRule};
-pub use cpu::{CpuExecutor, CpuOptions, GradientSum, JointNumbers, Loaded, Total, arrangement};
+pub use cpu::{
+    ClippedVector, CpuExecutor, CpuOptions, GradientSum, JointNumbers, Loaded, Total, VectorSum, arrangement,
+};
 pub use error::EngineError;
 pub use layout::{Layout, LayoutEntry};
 pub use stats::StepStats;

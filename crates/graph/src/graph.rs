@@ -20,6 +20,11 @@ impl NodeId {
 pub struct ParameterId(pub(crate) usize);
 
 impl ParameterId {
+    /// The parameter at a position in [`Graph::parameters`].
+    pub fn at(index: usize) -> Self {
+        Self(index)
+    }
+
     /// Position in [`Graph::parameters`].
     pub fn index(self) -> usize {
         self.0

@@ -31,6 +31,7 @@ mod parallel;
 mod peers;
 mod processor;
 mod step;
+mod updates;
 
 pub use adaptive::AdaptiveClip;
 #[cfg(feature = "cuda")]
@@ -45,3 +46,4 @@ pub use optimiser::{Ema, Optimiser, OptimiserSettings, OptimiserState};
 pub use peers::Peers;
 pub use processor::Processor;
 pub use step::private_step;
+pub use updates::{AddedUpdate, UpdateSum};

@@ -29,6 +29,7 @@ mod tests;
 mod together;
 mod transfers;
 mod values;
+mod vectors;
 mod worker;
 
 use dapple_graph::{Graph, Parameters};
@@ -51,6 +52,7 @@ use sum::Numbers;
 pub use sum::{GradientSum, JointNumbers, Total};
 use together::Together;
 pub(crate) use transfers::TransferKernel;
+pub use vectors::{ClippedVector, VectorSum};
 use worker::{CpuWorker, ItemWork};
 
 /// How an executor uses the machine. Nothing changes a result by a single bit, except whether activations are computed twice.
