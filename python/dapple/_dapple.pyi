@@ -121,7 +121,7 @@ class PlanKeywords(TypedDict, total=False):
     public_weight: float | None
     """the weight of public gradients beside private ones, not for coupled-clipped (default: 1)"""
 
-__all__ = ["__version__", "Calibration", "Certificate", "Inclusion", "Plan", "Pld", "Predictor", "Rdp", "RunCertificate", "Sampler", "TrainingEvent", "account", "calibrate", "certify", "inclusion", "inclusion_probability", "keywords", "plan_of_run", "profile", "resume", "sweep", "train"]
+__all__ = ["__version__", "Calibration", "Certificate", "FederatedCertificate", "FederatedRun", "Inclusion", "LocalTrainer", "Plan", "Pld", "Predictor", "Rdp", "RunCertificate", "Sampler", "TrainingEvent", "account", "calibrate", "certify", "inclusion", "inclusion_probability", "keywords", "plan_of_run", "profile", "resume", "sweep", "train"]
 
 __version__: Final[str]
 """
@@ -134,6 +134,7 @@ class Calibration:
     A plan that was solved for one unknown: the value, the plan with it, and its certificate, whose epsilon is at most the target.
     """
     def __repr__(self, /) -> str: ...
+    def _repr_html_(self, /) -> str: ...
     @property
     def certificate(self, /) -> Certificate:
         """
@@ -288,6 +289,129 @@ class Certificate:
         """
 
 @final
+class FederatedCertificate:
+    """
+    What a federated run promised and what it spent, at the level of clients. `spent` covers every model that the run released, by its ledger.
+    """
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __repr__(self, /) -> str: ...
+    def _repr_html_(self, /) -> str: ...
+    @property
+    def epsilon(self, /) -> float:
+        """
+        An upper bound on epsilon for every model that the run released; 0 before the first round.
+        """
+    @staticmethod
+    def of(folder: str | PathLike[str], /) -> FederatedCertificate:
+        """
+        The certificate of the run in a folder, from its plan and its ledger.
+        """
+    @property
+    def planned(self, /) -> Certificate:
+        """
+        The price of all rounds of the plan.
+        """
+    @property
+    def rounds_spent(self, /) -> int:
+        """
+        Rounds that count as taken.
+        """
+    @property
+    def spent(self, /) -> Certificate | None:
+        """
+        The price of the rounds that count as taken; `None` before the first.
+        """
+    @property
+    def status(self, /) -> str:
+        """
+        Whether the run goes on: `running`, `stopped` or `finished`.
+        """
+    def to_dict(self, /) -> dict[str, Any]:
+        """
+        The fields of the JSON form.
+        """
+    def to_json(self, /) -> str:
+        """
+        The certificate as JSON, as in `certificate.json`.
+        """
+    @property
+    def trust(self, /) -> str:
+        """
+        Whom the clients trust, in words.
+        """
+    @property
+    def warnings(self, /) -> list[str]:
+        """
+        What a reader must know before relying on the certificate.
+        """
+
+@final
+class FederatedRun:
+    """
+    The server's part of a federated run: its ledger, its coins, its clipping and its noise. `dapple.flower.Strategy` is what to use.
+    """
+    def add(self, client: SupportsIndex, update: bytes, /) -> bool:
+        """
+        Clips and adds what a client sends. The answer is false if it was of no use, and added zero.
+        """
+    @property
+    def arrays(self, /) -> list[tuple[str, list[int]]]:
+        """
+        Name and shape of each array of the model, in order.
+        """
+    def certificate(self, /) -> FederatedCertificate:
+        """
+        The certificate of the rounds that count as taken.
+        """
+    @property
+    def clients(self, /) -> int:
+        """
+        Clients that the plan declares.
+        """
+    def finish_round(self, /) -> bytes:
+        """
+        Closes the round: the noisy sum divided by the expected number of clients.
+        """
+    def keep(self, model: bytes, /) -> None:
+        """
+        Keeps the model that follows from the rounds so far.
+        """
+    def promise(self, /, online: SupportsIndex) -> list[int]:
+        """
+        Promises the next round on disk, and then draws its clients, of which `online` are there.
+        """
+    @staticmethod
+    def resume(folder: str | PathLike[str], /) -> FederatedRun:
+        """
+        Goes on with a run that was stopped or killed. Rounds that were promised stay spent.
+        """
+    @property
+    def rounds(self, /) -> int:
+        """
+        Rounds of the plan.
+        """
+    @property
+    def rounds_spent(self, /) -> int:
+        """
+        Rounds that count as taken.
+        """
+    @staticmethod
+    def start(plan: Plan | Mapping[str, Any] | str | PathLike[str], folder: str | PathLike[str], arrays: list[tuple[str, list[int]]], first: bytes, /) -> FederatedRun:
+        """
+        Begins a run in an empty or new folder, for a model of these arrays and values.
+        """
+    def stop(self, /) -> None:
+        """
+        Writes down that the run stops here.
+        """
+    @property
+    def values(self, /) -> bytes:
+        """
+        The values of the model after the last round that was kept, four bytes each.
+        """
+
+@final
 class Inclusion:
     """
     How likely a crop is to see the private region at the region's worst place.
@@ -330,6 +454,37 @@ class Inclusion:
         """
 
 @final
+class LocalTrainer:
+    """
+    A model of the zoo that a client trains with plain gradient descent. It knows nothing of privacy: the server clips and adds the noise.
+
+    `plan` names the model in its section `model`; `shape` is `[channels, height, width]`. Arrays of numbers are bytes, four for each value.
+    """
+    def __new__(cls, /, plan: Plan | Mapping[str, Any] | str | PathLike[str], shape: SupportsGetItem[int, SupportsIndex], classes: SupportsIndex, *, threads: SupportsIndex = 1) -> LocalTrainer: ...
+    def accuracy(self, /, inputs: bytes, labels: SupportsGetItem[int, SupportsIndex]) -> float:
+        """
+        The share of records whose likeliest class is their own.
+        """
+    @property
+    def arrays(self, /) -> list[tuple[str, list[int]]]:
+        """
+        Name and shape of each array that trains, in order.
+        """
+    def set(self, model: bytes, /) -> None:
+        """
+        Takes these values.
+        """
+    def train(self, /, inputs: bytes, labels: SupportsGetItem[int, SupportsIndex], *, steps: SupportsIndex, batch: SupportsIndex, learning_rate: SupportsFloat | SupportsIndex) -> None:
+        """
+        Takes steps of gradient descent on records that are drawn anew for each.
+        """
+    @property
+    def values(self, /) -> bytes:
+        """
+        The values that train: the first weights, or those that were set or trained last.
+        """
+
+@final
 class Plan:
     """
     A checked plan: what is protected, how records are drawn, what happens to an image, how much noise there is, and for how long. It is
@@ -355,6 +510,7 @@ class Plan:
         A plan is pickled as its text and the pixels of its masks.
         """
     def __repr__(self, /) -> str: ...
+    def _repr_html_(self, /) -> str: ...
     @staticmethod
     def _restore(text: str, masks: list[tuple[tuple[int, int], bytes]], base: str | PathLike[str]) -> Plan: ...
     def account(self, /, *, precision: SupportsFloat | SupportsIndex = 0.001) -> Certificate:
@@ -511,6 +667,11 @@ class Pld:
     >>> lower <= upper == run.epsilon(1e-5)
     True
     """
+    def __repr__(self, /) -> str: ...
+    def _repr_html_(self, /) -> str:
+        """
+        A table of epsilon at usual deltas.
+        """
     def compose(self, /, other: Pld) -> Pld:
         """
         Both mechanisms on the same data. The second may be chosen after seeing what the first gave.

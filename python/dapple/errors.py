@@ -12,7 +12,7 @@
 ...     dapple.account(batch=5000, records=3000, epochs=1, noise_multiplier=1.0, delta=1e-5)
 ... except dapple.PlanError as error:
 ...     print(error.hint)
-give a batch of at most 3000, or check --records
+give a batch of at most 3000, or check records
 """
 
 from __future__ import annotations

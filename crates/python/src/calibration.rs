@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::certificate::PyCertificate;
 use crate::errors::Raise;
+use crate::html;
 use crate::plan::PyPlan;
 use crate::request::PlanRequest;
 
@@ -36,6 +37,18 @@ impl Calibration {
             certificate,
             plan: Py::new(py, PyPlan::known(PlanRequest::with_masks(spec, masks).based(base), plan))?,
         })
+    }
+}
+
+impl Calibration {
+    /// The value as people read it.
+    fn shown(&self) -> String {
+        match (self.solved.size, self.solved.value) {
+            (Some(size), _) => format!("({}, {})", size.x, size.y),
+            (None, SolvedValue::Whole(value)) => value.to_string(),
+            // Real values are noise multipliers, for which rounding up is the safe side.
+            (None, SolvedValue::Real(value)) => number::up(value, 5),
+        }
     }
 }
 
@@ -102,12 +115,10 @@ impl Calibration {
     }
 
     fn __repr__(&self) -> String {
-        let value = match (self.solved.size, self.solved.value) {
-            (Some(size), _) => format!("({}, {})", size.x, size.y),
-            (None, SolvedValue::Whole(value)) => value.to_string(),
-            // Real values are noise multipliers, for which rounding up is the safe side.
-            (None, SolvedValue::Real(value)) => number::up(value, 5),
-        };
-        format!("Calibration({}={value}, epsilon={})", self.name(), number::up(self.epsilon(), 4))
+        format!("Calibration({}={}, epsilon={})", self.name(), self.shown(), number::up(self.epsilon(), 4))
+    }
+
+    fn _repr_html_(&self) -> String {
+        html::calibration(&self.name(), self.shown(), &self.certificate)
     }
 }

@@ -1,10 +1,12 @@
-//! Raises errors as Python exceptions, with the same words and hints as on the command line.
+//! Raises errors as Python exceptions, with the words and hints of the command line, in which flags are keyword arguments.
 
 use dapple_data::DataError;
 use dapple_geometry::GeometryError;
 use dapple_plan::PlanError;
 use dapple_train::TrainError;
 use pyo3::prelude::*;
+
+use crate::words::in_python;
 
 /// The exceptions of `dapple.errors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +55,9 @@ pub(crate) fn raise(py: Python<'_>, class: Class, message: &str, hint: Option<&s
     }
 }
 
-/// Brings a message to one line, as on the command line.
+/// Brings a message to one line, as on the command line, and to Python's words.
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    in_python(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// An error that has a Python exception.

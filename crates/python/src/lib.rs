@@ -11,6 +11,7 @@ mod calibration;
 mod certificate;
 mod errors;
 mod event;
+mod federated;
 mod html;
 mod inclusion;
 mod keywords;
@@ -27,6 +28,7 @@ mod table;
 mod train;
 mod values;
 mod verbs;
+mod words;
 mod worker;
 
 /// The compiled part of the package `dapple`; import that instead.
@@ -38,6 +40,8 @@ mod _dapple {
     use crate::certificate::PyCertificate;
     #[pymodule_export]
     use crate::event::TrainingEvent;
+    #[pymodule_export]
+    use crate::federated::{PyFederatedCertificate, PyFederatedRun, PyLocalTrainer};
     #[pymodule_export]
     use crate::inclusion::{Inclusion, inclusion, inclusion_probability};
     #[pymodule_export]

@@ -10,6 +10,7 @@ use pyo3::types::{PyBytes, PyDict, PyMapping, PyType};
 
 use crate::certificate::PyCertificate;
 use crate::errors::Raise;
+use crate::html;
 use crate::pld::PyPld;
 use crate::request::PlanRequest;
 use crate::verbs::{self, precision_of};
@@ -293,6 +294,10 @@ impl PyPlan {
             plan.delta(),
             plan.hash().get(..12).unwrap_or_default(),
         )
+    }
+
+    fn _repr_html_(&self) -> String {
+        html::plan(&self.plan)
     }
 
     /// A plan is pickled as its text and the pixels of its masks.

@@ -1,10 +1,11 @@
 //! The class `RunCertificate`.
 
 use dapple_plan::number;
-use dapple_train::{RunCertificate, Status};
+use dapple_train::RunCertificate;
 use pyo3::prelude::*;
 
 use crate::certificate::PyCertificate;
+use crate::federated::status;
 use crate::{html, verbs};
 
 /// What a run promised and what it spent. `spent` covers every value that the run has released, by its ledger.
@@ -23,11 +24,7 @@ impl PyRunCertificate {
     /// Whether the run goes on: `running`, `stopped` or `finished`.
     #[getter]
     fn status(&self) -> &'static str {
-        match self.0.status {
-            Status::Running => "running",
-            Status::Stopped => "stopped",
-            Status::Finished => "finished",
-        }
+        status(self.0.status)
     }
 
     /// Whether gradients were clipped and noised; if not, nothing is guaranteed.
