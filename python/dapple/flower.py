@@ -35,7 +35,7 @@ import dapple
 from dapple import _dapple
 from dapple.errors import PlanError, RunError
 
-__all__ = ["Strategy", "client", "evaluator", "initial_arrays"]
+__all__ = ["Strategy", "certify", "client", "evaluator", "initial_arrays"]
 
 #: The records of a message, by the names that Flower's own strategies and templates give them.
 _ARRAYS, _CONFIG, _METRICS = "arrays", "config", "metrics"
@@ -90,7 +90,7 @@ class Strategy(_FlowerStrategy):
     def certificate(self) -> _dapple.FederatedCertificate:
         """What the rounds so far cost, by the ledger, at the level of clients."""
         if self._run is None:
-            return _dapple.FederatedCertificate.of(self.folder)
+            return certify(self.folder)
         return self._run.certificate()
 
     def start(
@@ -227,6 +227,11 @@ class Strategy(_FlowerStrategy):
         log(INFO, "\t├──> %s of %s clients a round, each drawn by its own coin", planned.batch, planned.records)
         log(INFO, "\t├──> epsilon at most %.4g at delta %g after %s rounds", planned.epsilon, planned.delta, planned.steps)
         log(INFO, "\t└──> protects %s", planned.protects)
+
+
+def certify(folder: str | PathLike[str]) -> _dapple.FederatedCertificate:
+    """The certificate of the run in a folder, from its plan and its ledger. A run in progress is not disturbed."""
+    return _dapple.FederatedCertificate.of(folder)
 
 
 def initial_arrays(plan: _Plan, *, shape: Iterable[int], classes: int) -> ArrayRecord:

@@ -114,7 +114,7 @@ def test_a_hundred_clients_learn_and_the_ledger_counts(tmp_path):
     grid = NodeGrid(range(CLIENTS))
 
     def counted():
-        spent = dapple._dapple.FederatedCertificate.of(tmp_path / "run").rounds_spent
+        spent = dapple.flower.certify(tmp_path / "run").rounds_spent
         # The round is on disk before the first client is asked.
         assert spent == len([asked for asked in grid.asked if asked]) + 1
 
@@ -333,7 +333,7 @@ def test_a_simulation_of_a_hundred_clients(tmp_path):
         num_supernodes=CLIENTS,
         backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 2}},
     )
-    certificate = dapple._dapple.FederatedCertificate.of(out)
+    certificate = dapple.flower.certify(out)
     assert certificate.status == "finished" and certificate.rounds_spent == 3
     counts = [json.loads(line) for line in (out / "private" / "rounds.jsonl").read_text().splitlines()]
     assert len(counts) == 3 and all(count["drawn"] == count["answered"] > 0 for count in counts)
