@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dapple_data::rand_core::Rng;
 use dapple_data::{MasterKey, Purpose};
 use dapple_plan::{Plan, Relation, Sampling};
-use dapple_train::{Completed, Rehearsal, Request, TrainError, complete};
+use dapple_train::{Completed, Rehearsal, Request, TrainError, complete_without_records};
 use serde::Serialize;
 
 use crate::canaries::{Canaries, CanaryWeights, Pattern};
@@ -103,7 +103,7 @@ pub fn audit(
     options: &Options,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Audit, AuditError> {
-    audit_completed(&complete(request)?, options, progress)
+    audit_completed(&complete_without_records(request)?, options, progress)
 }
 
 /// Audits a plan whose open values have been solved for, as [`audit`] does.

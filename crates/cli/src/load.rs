@@ -1,11 +1,11 @@
-//! Reads a plan from files and flags.
+//! Reads a plan from a file or a run folder, and from flags.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use dapple_plan::{Mask, Plan, PlanSpec};
-use dapple_train::data::{DataLimits, formats};
+use dapple_plan::{Mask, Plan, PlanSpec, SolvedUnknown};
+use dapple_train::data::{DataError, DataLimits, fill_in_from, formats, left_to_data};
 
 use crate::args::Common;
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// The most bytes of a plan. A plan is a page of text, so a longer file was given by mistake.
 const MAX_PLAN_BYTES: u64 = 1 << 20;
 
-/// An unchecked plan with the masks it names.
+/// A plan to price, with the masks it names and with what it leaves to its data filled in.
 #[derive(Debug)]
 pub(crate) struct PricingRequest {
     pub(crate) spec: PlanSpec,
@@ -21,11 +21,35 @@ pub(crate) struct PricingRequest {
 }
 
 impl PricingRequest {
-    /// Reads the file, lays the flags over it and the settings over both, and reads the masks.
+    /// Reads the plan as [`training`] does, and looks at the data if the plan leaves the number of records or the size of images to it. A
+    /// plan that trains without privacy has no price and is refused.
     pub(crate) fn load(common: &Common) -> Result<Self, Failure> {
-        let Given { spec, mask_base } = given(common)?;
-        let masks = masks(&spec, &mask_base)?;
+        match Self::spatial(common)? {
+            request if request.is_without_privacy() => Err(Failure::request(
+                "the plan trains without privacy (train.private = false), so there is nothing to price",
+                "leave train.private out of the plan, or give --set train.private=true",
+            )),
+            request => Ok(request),
+        }
+    }
+
+    /// As [`PricingRequest::load`], also for plans that train without privacy.
+    pub(crate) fn spatial(common: &Common) -> Result<Self, Failure> {
+        let dapple_train::Request { mut spec, base, masks } = training(common)?;
+        if spec.train.private != Some(false) {
+            fill_in_from(&mut spec, &base).map_err(|error| not_here(&spec, error))?;
+        }
         Ok(Self { spec, masks })
+    }
+
+    /// Whether the plan trains without clipping and noise.
+    pub(crate) fn is_without_privacy(&self) -> bool {
+        self.spec.train.private == Some(false)
+    }
+
+    /// Solves for the noise or the steps that the plan leaves to its target, as training would, and tells what was solved for.
+    pub(crate) fn settle(&mut self) -> Result<Option<SolvedUnknown>, Failure> {
+        Ok(self.spec.settle(&self.masks, dapple_plan::BracketPrecision::default())?)
     }
 
     pub(crate) fn plan(&self) -> Result<Plan, Failure> {
@@ -33,40 +57,60 @@ impl PricingRequest {
     }
 }
 
-/// Reads a plan to train. Its paths are relative to the folder of its file.
+/// The failure of a plan that leaves something to data that cannot be looked at.
+fn not_here(spec: &PlanSpec, error: DataError) -> Failure {
+    match &error {
+        DataError::Absent { key: "data.train", .. } => {
+            let left = left_to_data(spec);
+            let flags = left.iter().map(|key| match *key {
+                "pipeline.image" => "--image WxH",
+                "pipeline.frames" => "--set pipeline.frames=N",
+                _ => "--records N",
+            });
+            let flags = flags.collect::<Vec<_>>().join(" ");
+            Failure::request(
+                format!("the plan leaves {} to its data, which is not here ({error})", left.join(" and ")),
+                format!("give {flags}, or put the data where the plan says"),
+            )
+        }
+        _ => error.into(),
+    }
+}
+
+/// Reads a plan to train. Paths in its file are relative to the folder of the file, and paths that were typed to where they were typed.
 pub(crate) fn training(common: &Common) -> Result<dapple_train::Request, Failure> {
-    let Given { mut spec, mask_base } = given(common)?;
-    let masks = masks(&spec, &mask_base)?;
-    if let Some(name) = &mut spec.region.mask {
-        let joined = mask_base.join(&*name);
+    let mut request = match common.plan() {
+        // A run folder says itself what was trained, and its paths are absolute.
+        Some(path) if path.is_dir() => dapple_train::request_of_run(path)?,
+        Some(path) => {
+            let base = path.parent().unwrap_or(Path::new("")).to_owned();
+            let spec = read_plan(path)?;
+            dapple_train::Request { masks: masks(&spec, &base)?, spec, base }
+        }
+        None => dapple_train::Request::of(PlanSpec::default()),
+    };
+    let typed = typed(common, &request.base)?;
+    if typed.region.mask.is_some() {
+        request.masks = masks(&typed, &request.base)?;
+    }
+    request.spec = request.spec.merge(&typed);
+    if request.spec.region.mask.is_none() {
+        request.masks.clear();
+    }
+    let base = &request.base;
+    if let Some(name) = &mut request.spec.region.mask {
+        let joined = base.join(&*name);
         *name = std::path::absolute(&joined).unwrap_or(joined).display().to_string();
     }
-    Ok(dapple_train::Request { spec, base: folder_of(common), masks })
+    Ok(request)
 }
 
-/// The folder of the plan's file.
-fn folder_of(common: &Common) -> PathBuf {
-    common.plan().and_then(Path::parent).unwrap_or(Path::new("")).to_owned()
-}
-
-/// The plan that files and flags give together.
-struct Given {
-    spec: PlanSpec,
-    /// The folder that the mask's path is relative to: the plan's folder if the plan names the mask, and otherwise where the command was
-    /// typed.
-    mask_base: PathBuf,
-}
-
-fn given(common: &Common) -> Result<Given, Failure> {
-    let mut spec = match common.plan() {
-        Some(path) => read_plan(path)?,
-        None => PlanSpec::default(),
-    };
+/// What flags and settings say, settings over flags. Their paths are made to lead from `base` to where they were meant.
+fn typed(common: &Common, base: &Path) -> Result<PlanSpec, Failure> {
     let mut flags = PlanSpec::default();
     for (key, value) in &common.flags.0 {
         flags.set(key, value)?;
     }
-    spec = spec.merge(&flags);
     let mut settings = PlanSpec::default();
     for setting in &common.set {
         let (key, value) = setting.split_once('=').ok_or_else(|| {
@@ -77,9 +121,14 @@ fn given(common: &Common) -> Result<Given, Failure> {
         })?;
         settings.set(key.trim(), value.trim())?;
     }
-    let typed = flags.region.mask.is_some() || settings.region.mask.is_some();
-    let mask_base = if typed { PathBuf::new() } else { folder_of(common) };
-    Ok(Given { spec: spec.merge(&settings), mask_base })
+    let mut typed = flags.merge(&settings);
+    if !base.as_os_str().is_empty() {
+        typed.each_file(|_, path| {
+            let absolute = std::path::absolute(&*path).unwrap_or_else(|_| PathBuf::from(&*path));
+            *path = absolute.display().to_string();
+        });
+    }
+    Ok(typed)
 }
 
 pub(crate) fn read_plan(path: &Path) -> Result<PlanSpec, Failure> {

@@ -5,6 +5,7 @@
 mod common;
 
 use std::path::Path;
+use std::process::Command;
 
 use common::dapple_with;
 use insta::assert_snapshot;
@@ -174,4 +175,36 @@ fn two_pictures_do_not_share_a_mask() {
     });
     assert_eq!(run.code, 2, "{}", run.stderr);
     assert!(run.stderr.contains("two pictures would be written as masks/cat/a.png"), "{}", run.stderr);
+}
+
+/// The masks that are made of a clip's frames lie where the trainer looks for those of the clip.
+#[test]
+fn frames_of_clips_are_masked_one_by_one() {
+    let frames = |folder: &Path| {
+        for class in ["walk", "run"] {
+            for name in ["pictures", "boxes"].map(|kind| folder.join(kind).join(class).join("a")) {
+                std::fs::create_dir_all(name).unwrap();
+            }
+            for frame in 0..4u8 {
+                let name =
+                    |kind: &str, ending: &str| folder.join(format!("{kind}/{class}/a/{frame}.{ending}"));
+                let picture = image::RgbImage::from_pixel(8, 8, image::Rgb([50 * frame, 100, 200]));
+                picture.save(name("pictures", "png")).unwrap();
+                let boxes = format!("xmin,ymin,xmax,ymax\n{frame},2,{},5\n", frame + 2);
+                std::fs::write(name("boxes", "csv"), boxes).unwrap();
+            }
+        }
+        let plan = "[privacy]\nrelation = 'masked'\nnoise_multiplier = 1.0\ndelta = 1e-5\n[sampling]\nbatch = 1\nsteps = 2\n\
+             [data]\nformat = 'clip-folder'\nframes = 4\nsize = [8, 8]\ntrain = 'pictures'\nmasks = 'masks'\nmean = [0.5, 0.5, 0.5]\nstd = [0.3, 0.3, 0.3]\n\
+             [model]\nname = 'small-clip'\n[optimiser]\nlearning_rate = 0.1\n";
+        std::fs::write(folder.join("plan.toml"), plan).unwrap();
+    };
+    let run = dapple_with("mask pictures --from boxes --out masks", frames);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let folder = run.folder.path();
+    assert_eq!(mask(&folder.join("masks/run/a"), "2.png")[3], "..###...");
+    let train = ["train", "plan.toml", "--out", "run", "--device", "cpu", "--quiet"];
+    let trained =
+        Command::new(env!("CARGO_BIN_EXE_dapple")).args(train).current_dir(folder).output().unwrap();
+    assert!(trained.status.success(), "{}", String::from_utf8_lossy(&trained.stderr));
 }

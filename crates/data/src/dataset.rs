@@ -32,6 +32,14 @@ pub trait Dataset: Send + Sync {
     /// The size that all images share, where the format says so.
     fn image_size(&self) -> Option<Size>;
 
+    /// The size of a record's image, where it is known without decoding the image.
+    ///
+    /// # Errors
+    /// A record beyond the end, a header that cannot be read.
+    fn size_of(&self, _record: usize) -> Result<Option<Size>, DataError> {
+        Ok(self.image_size())
+    }
+
     /// Whether every record has one class, or one for each pixel.
     fn target_kind(&self) -> TargetKind {
         TargetKind::Class
@@ -168,6 +176,10 @@ impl Dataset for Subset {
 
     fn image_size(&self) -> Option<Size> {
         self.whole.image_size()
+    }
+
+    fn size_of(&self, record: usize) -> Result<Option<Size>, DataError> {
+        self.whole.size_of(self.at(record)?)
     }
 
     fn target_kind(&self) -> TargetKind {

@@ -20,6 +20,14 @@ pub enum DataError {
         /// What the operating system says.
         source: io::Error,
     },
+    /// Nothing lies where the plan says that records are.
+    #[error("`{key}`: there is nothing at {}", path.display())]
+    Absent {
+        /// The key of the plan.
+        key: &'static str,
+        /// Where its path leads.
+        path: PathBuf,
+    },
     /// A folder, a device or a pipe where a file is expected.
     #[error("{}: not a file", path.display())]
     NotAFile {
@@ -208,6 +216,20 @@ pub enum DataError {
         /// The expected size.
         expected: Size,
     },
+    /// Images of several sizes, where the price of a crop needs one.
+    #[error(
+        "images of several sizes: {one} is {size} pixels, {other} is {found}, and the price of a crop needs one size"
+    )]
+    MixedSizes {
+        /// The first image.
+        one: String,
+        /// Its size.
+        size: Size,
+        /// The first image of another size.
+        other: String,
+        /// Its size.
+        found: Size,
+    },
     /// A label map of another size than its image.
     #[error("the label map of {place} is {found} pixels, but the image is {expected}")]
     LabelSize {
@@ -377,6 +399,7 @@ impl DataError {
             Self::Channels { found, expected, .. } => Self::Channels { place: place(), found, expected },
             Self::Frames { found, expected, .. } => Self::Frames { place: place(), found, expected },
             Self::Geometry { source, .. } => Self::Geometry { place: place(), source },
+            Self::Turned { .. } => Self::Turned { place: place() },
             other => other,
         }
     }
@@ -386,6 +409,7 @@ impl DataError {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Io { .. } => "check the path in the [data] section and who may read it".into(),
+            Self::Absent { path, .. } => beside(path),
             Self::NotAFile { .. } => "give a file; what a device or a pipe says can be written into one first".into(),
             Self::Limit { key, .. } => {
                 format!("if the file is right, raise `{key}` in the plan; otherwise take it out")
@@ -421,9 +445,12 @@ impl DataError {
                     .into()
             }
             Self::ImageSize { .. } => {
-                "inclusion probabilities are those of one image size: bring all images to it beforehand, or set `pipeline.image`"
+                "inclusion probabilities are those of one image size: bring all images to it (`dapple prepare`), or set `pipeline.image`"
                     .into()
             }
+            Self::MixedSizes { size, .. } => format!(
+                "bring all images to one size: `dapple prepare FOLDER --size {size} --out OTHER`; `dapple check PLAN` lists the sizes"
+            ),
             Self::LabelSize { .. } => "a label map has one pixel for each pixel of its image".into(),
             Self::Partner { .. } => {
                 "every image has a label map of the same name, and every label map an image".into()
@@ -454,6 +481,23 @@ impl DataError {
                 return None;
             }
         })
+    }
+}
+
+/// What lies beside a path that leads nowhere: most are a slip of the pen, or start in another folder than was meant.
+fn beside(path: &Path) -> String {
+    let start = "paths in a plan start in the folder of its file, and paths that are typed start where they are typed";
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(entries) = std::fs::read_dir(folder) else { return start.to_owned() };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
+    names.sort();
+    let shown = names.iter().take(6).cloned().collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => start.to_owned(),
+        count => {
+            format!("{} holds {shown}{}; {start}", folder.display(), if count > 6 { ", .." } else { "" })
+        }
     }
 }
 

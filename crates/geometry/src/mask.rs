@@ -139,6 +139,25 @@ impl Mask {
             .into_owned()
     }
 
+    /// The pixels that are in any of some sets.
+    ///
+    /// # Errors
+    /// Sets of different sizes, and none at all.
+    pub fn union(masks: &[Self]) -> Result<Self, GeometryError> {
+        let Some((first, others)) = masks.split_first() else {
+            return Err(GeometryError::ZeroSize { what: "a union of no masks", width: 0, height: 0 });
+        };
+        let mut all = first.clone();
+        for other in others {
+            if other.size != all.size {
+                let (value, limit) = (other.size.pixels().into(), all.size.pixels().into());
+                return Err(GeometryError::TooLarge { what: "a mask of another size", value, limit });
+            }
+            all.pixels.iter_mut().zip(&other.pixels).for_each(|(pixel, other)| *pixel |= other);
+        }
+        Ok(all)
+    }
+
     /// The pixels of this size that are not in the set.
     #[must_use]
     pub fn complement(&self) -> Self {

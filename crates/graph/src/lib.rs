@@ -14,6 +14,7 @@
 //! ```
 
 mod builder;
+mod cells;
 mod error;
 mod graph;
 mod halves;

@@ -88,7 +88,7 @@ impl PyPlan {
     #[staticmethod]
     fn from_toml(py: Python<'_>, text: &str) -> PyResult<Self> {
         let spec = PlanSpec::from_toml(text).map_err(|error| error.raise(py))?;
-        Self::check(py, PlanRequest::from_spec(py, spec, Path::new(""))?)
+        Self::check(py, PlanRequest::from_spec(py, spec, Path::new(""))?.measured(py)?)
     }
 
     /// The plan of a mapping: sections as in a TOML file, dotted keys, or keywords.

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dapple_data::{DataError, fill_in_from, left_to_data};
 use dapple_geometry::Mask;
 use dapple_plan::spec::PhaseSpec;
 use dapple_plan::spec::keys::{self, Key};
-use dapple_plan::{Plan, PlanError, PlanSpec};
+use dapple_plan::{BracketPrecision, Plan, PlanError, PlanSpec};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping, PyString};
@@ -14,14 +15,14 @@ use toml::{Table, Value};
 
 use crate::errors::Raise;
 use crate::plan::PyPlan;
-use crate::{keywords, mask, values};
+use crate::{keywords, mask, values, worker};
 
-/// An unchecked plan with its masks, the folder that its other files are relative to, and the checked plan if it is known because nothing
-/// was changed.
+/// An unchecked plan with its masks, and the checked plan if it is known because nothing was changed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PlanRequest {
     pub(crate) spec: PlanSpec,
     pub(crate) masks: Vec<Mask>,
+    /// The folder that paths start in.
     pub(crate) base: PathBuf,
     checked: Option<Arc<Plan>>,
 }
@@ -47,7 +48,26 @@ impl PlanRequest {
             let layer = Layer::of_mapping(set)?;
             request.lay(set.py(), layer)?;
         }
-        Ok(request)
+        match plan {
+            Some(plan) => request.measured(plan.py()),
+            None => Ok(request),
+        }
+    }
+
+    /// The same plan with what it leaves to its data, if they are there: the number of records, and the size of images.
+    pub(crate) fn measured(mut self, py: Python<'_>) -> PyResult<Self> {
+        if self.spec.data.format.is_none() || left_to_data(&self.spec).is_empty() {
+            return Ok(self);
+        }
+        let (mut spec, base) = (self.spec.clone(), self.base.clone());
+        let filled = worker::run(py, move |_| fill_in_from(&mut spec, &base).map(|()| spec))?;
+        match filled {
+            Ok(spec) => self.spec = spec,
+            // What is missing is said where the plan is checked.
+            Err(DataError::Absent { .. }) => {}
+            Err(error) => return Err(error.raise(py)),
+        }
+        Ok(self)
     }
 
     /// Reads a plan, a mapping, or the path of a TOML file.
@@ -71,7 +91,9 @@ impl PlanRequest {
         }
     }
 
+    /// Reads the plan of a file or of a run folder, and looks at its data if it leaves something to them.
     fn from_file(py: Python<'_>, path: &Path) -> PyResult<Self> {
+        let path = &if path.is_dir() { path.join("plan.toml") } else { path.to_owned() };
         let text = std::fs::read_to_string(path)?;
         let spec = PlanSpec::from_toml(&text)
             .map_err(|error| error.in_file(&path.display().to_string()).raise(py))?;
@@ -87,10 +109,10 @@ impl PlanRequest {
 
     /// A plan with masks that have no file.
     pub(crate) fn with_masks(spec: PlanSpec, masks: Vec<Mask>) -> Self {
-        Self { spec, masks, base: PathBuf::new(), checked: None }
+        Self { spec, masks, ..Self::default() }
     }
 
-    /// The same request, whose files are relative to this folder.
+    /// The same request, whose paths start in this folder.
     pub(crate) fn based(self, base: PathBuf) -> Self {
         Self { base, ..self }
     }
@@ -105,7 +127,16 @@ impl PlanRequest {
         if layer.is_empty() {
             return Ok(());
         }
-        let spec = layer.spec().map_err(|error| error.raise(py))?;
+        let mut spec = layer.spec().map_err(|error| error.raise(py))?;
+        if !self.base.as_os_str().is_empty() {
+            // What is given here starts in the folder where Python runs. The mask is read at once.
+            spec.each_file(|key, path| {
+                if key.path != mask::KEY {
+                    let full = std::path::absolute(&*path);
+                    *path = full.map_or_else(|_| path.clone(), |full| full.display().to_string());
+                }
+            });
+        }
         let masks = match (layer.masks, &spec.region.mask) {
             (Some(masks), _) => Some(masks),
             (None, Some(name)) => Some(vec![mask::read(py, Path::new(name))?]),
@@ -121,11 +152,15 @@ impl PlanRequest {
         Ok(())
     }
 
-    /// Checks the plan.
+    /// Checks the plan. What it leaves to its epsilon is solved for, as training does.
     pub(crate) fn check(&self) -> Result<Arc<Plan>, PlanError> {
         match &self.checked {
             Some(plan) => Ok(plan.clone()),
-            None => Plan::check_with_masks(&self.spec, &self.masks).map(Arc::new),
+            None => {
+                let mut spec = self.spec.clone();
+                spec.settle(&self.masks, BracketPrecision::default())?;
+                Plan::check_with_masks(&spec, &self.masks).map(Arc::new)
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `sweep`: many plans at once.
 
+use std::borrow::Cow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -42,6 +43,8 @@ pub(crate) fn sweep<'py>(
     let (names, axes): (Vec<String>, Vec<SweepAxis<_>>) = axes(over)?.into_iter().unzip();
     let points = grid::combinations(&axes).map_err(|error| error.raise(py))?;
     let jobs = points.iter().map(|point| request(&base, &axes, point)).collect::<PyResult<Vec<_>>>()?;
+    // Plans that leave their noise or their steps to epsilon are solved for them, as training would.
+    let unknown = unknown.or_else(|| jobs.first()?.spec.left_to_epsilon());
     let priced = worker::run(py, move |wanted| run(&jobs, unknown, precision, wanted))?.map_err(
         |(index, error)| {
             let point = points.get(index).map_or(&[][..], Vec::as_slice);
@@ -51,7 +54,11 @@ pub(crate) fn sweep<'py>(
     let rows = points.iter().zip(priced).map(|(point, priced)| row(py, point, priced.as_ref(), unknown));
     let rows = rows.collect::<PyResult<Vec<_>>>()?;
     let measured = grid::measured(unknown).map(|name| name.replace('-', "_"));
-    table::make(py, names.into_iter().chain(measured), rows)
+    let names = names.into_iter().map(|name| match grid::asked(&name.replace('_', "-"), unknown) {
+        Cow::Owned(asked) => asked.replace('-', "_"),
+        Cow::Borrowed(_) => name,
+    });
+    table::make(py, names.chain(measured), rows)
 }
 
 /// The keys that vary, with their names as they were given.

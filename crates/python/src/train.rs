@@ -16,8 +16,8 @@ use crate::request::PlanRequest;
 use crate::run_certificate::PyRunCertificate;
 use crate::worker;
 
-/// What a run asks of `dapple.train`, and its outcome.
-type Outcome = Result<RunOutcome, TrainError>;
+/// What comes of a run that was carried through, or of one that was not.
+type Carried = Result<RunOutcome, TrainError>;
 
 /// Trains a model by a plan, certifies what it spent, and leaves a run folder: what `dapple train` does.
 ///
@@ -95,7 +95,7 @@ fn within(py: Python<'_>, file: Option<PathBuf>, total: Option<f64>) -> PyResult
 fn watched(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,
-    job: impl FnOnce(&mut CallingObserver<'_, Outcome>) -> Outcome + Send + 'static,
+    job: impl FnOnce(&mut CallingObserver<'_, Carried>) -> Carried + Send + 'static,
 ) -> PyResult<RunOutcome> {
     let told = progress.is_some();
     let carried = worker::run_in_order(

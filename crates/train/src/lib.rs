@@ -111,9 +111,10 @@ pub use optimiser::optimiser_settings;
 pub use predictor::{Prediction, Predictor};
 pub use prepare::Request;
 pub use ranks::RankGroup;
-pub use results::{EvaluationLine, evaluations, plan_of_run, steps_lost};
+pub use results::{EvaluationLine, evaluations, plan_of_run, request_of_run, steps_lost};
 pub use run::{
-    Completed, Rehearsal, RunOutcome, certify, complete, evaluate, evaluate_with, follow, resume,
-    resume_among, resume_beside, resume_with, resume_within, start, start_among, start_beside, start_within,
+    Completed, Rehearsal, RunOutcome, certify, complete, complete_without_records, evaluate, evaluate_with,
+    follow, resume, resume_among, resume_beside, resume_with, resume_within, start, start_among,
+    start_beside, start_within,
 };
 pub use verify::{Verdict, verify};

@@ -1,8 +1,8 @@
 //! How a run sees the private and the public part of each image apart.
 
-use dapple_data::{RecordPart, Views};
+use dapple_data::{PartGrid, RecordPart, Views};
 use dapple_engine::{Clipping, ClippingRule, Layout};
-use dapple_geometry::TokenGrid;
+use dapple_geometry::{GeometryError, TokenGrid};
 use dapple_graph::{Graph, Parameters};
 use dapple_plan::spec::MaskedPass;
 use dapple_plan::{MaskedPlan, PublicTokens, TrainingPlan};
@@ -15,42 +15,59 @@ use crate::model::{Blueprint, ModelTokens};
 pub(crate) struct MaskedPasses {
     plan: MaskedPlan,
     public: PublicTokens,
-    /// The tokens of the model, if it is given those of a part; otherwise the pixels of the other part are blank, and that is all.
-    tokens: Option<TokenGrid>,
-    /// The graph that each phase of the plan trains, if it is not the whole model.
-    graphs: Option<Vec<Graph>>,
+    /// What each phase of the plan trains on the places of a part, if the model is told them; otherwise the pixels of the other part are
+    /// blank, and that is all.
+    placed: Option<Placed>,
+}
+
+/// Models that are told where a part lies, one for each phase of a plan.
+#[derive(Debug, Clone)]
+struct Placed {
+    grids: Vec<PartGrid>,
+    graphs: Vec<Graph>,
 }
 
 impl MaskedPasses {
     /// The passes of a plan on these views; `None` if records are not parted.
     ///
     /// # Errors
-    /// A model that takes no subsets of tokens although the plan says so, and views of which no part can be shown.
+    /// A model that cannot be told where a part lies although the plan says so, and views of which no part can be shown.
     pub(crate) fn of(
         training: &TrainingPlan,
         blueprint: &Blueprint,
         views: &[Views],
         classes: usize,
-        parameters: &Parameters,
+        whole: (&[Graph], &Parameters),
     ) -> Result<Option<Self>, TrainError> {
         let (Some(plan), Some(tokens)) = (training.masked, training.privacy.parts()[0].masked()) else {
             return Ok(None);
         };
-        let grid = blueprint.token_grid();
-        let default = if grid.is_some() { MaskedPass::Tokens } else { MaskedPass::Blank };
+        let (graphs, parameters) = whole;
+        let pass = plan.pass.unwrap_or_else(|| default_pass(blueprint, graphs));
         let smoothing = training.conduct.label_smoothing;
-        let subset = |views: &Views| {
-            let graph = blueprint.build_on(ModelTokens::Subset, &views.shape(), classes, smoothing)?;
-            debug_assert!(parameters.fit(&graph), "a model on a subset has the parameters of the whole");
-            Ok(graph)
+        let told = |which: ModelTokens| {
+            let build = |views: &Views| {
+                let graph = blueprint.build_on(which, &views.shape(), classes, smoothing)?;
+                debug_assert!(parameters.fit(&graph), "a model on a part has the parameters of the whole");
+                Ok(graph)
+            };
+            views.iter().map(build).collect::<Result<Vec<Graph>, TrainError>>()
         };
-        let (grid, graphs) = match plan.pass.unwrap_or(default) {
-            MaskedPass::Blank => (None, None),
+        let placed = match pass {
+            MaskedPass::Blank => None,
+            MaskedPass::Pooled => {
+                let told = told(ModelTokens::Pooled)?;
+                let grids = graphs.iter().map(cells).collect::<Result<_, _>>()?;
+                Some(Placed { grids, graphs: told })
+            }
             MaskedPass::Tokens => {
-                (grid, Some(views.iter().map(subset).collect::<Result<Vec<_>, TrainError>>()?))
+                let graphs = told(ModelTokens::Subset)?;
+                // A model without a grid is refused where it is built.
+                let grid = blueprint.token_grid().map(PartGrid::Tokens);
+                Some(Placed { grids: grid.into_iter().cycle().take(views.len()).collect(), graphs })
             }
         };
-        let passes = Self { plan, public: tokens.public, tokens: grid, graphs };
+        let passes = Self { plan, public: tokens.public, placed };
         for part in [RecordPart::Private, RecordPart::Public] {
             passes.views(views, part)?;
         }
@@ -59,13 +76,14 @@ impl MaskedPasses {
 
     /// What each phase shows of a part of every image.
     pub(crate) fn views(&self, views: &[Views], part: RecordPart) -> Result<Vec<Views>, TrainError> {
-        let of = |views: &Views| views.clone().of_part(part, self.tokens);
-        Ok(views.iter().map(of).collect::<Result<_, _>>()?)
+        let grid = |phase: usize| self.placed.as_ref().and_then(|placed| placed.grids.get(phase).copied());
+        let of = |(phase, views): (usize, &Views)| views.clone().of_part(part, grid(phase));
+        Ok(views.iter().enumerate().map(of).collect::<Result<_, _>>()?)
     }
 
     /// The graph that each phase trains, if it is not the whole model.
     pub(crate) fn graphs(&self) -> Option<&[Graph]> {
-        self.graphs.as_deref()
+        self.placed.as_ref().map(|placed| &placed.graphs[..])
     }
 
     /// Whether public parts come from a batch of their own, rather than from the records whose private parts are seen.
@@ -102,4 +120,29 @@ impl MaskedPasses {
         }
         Ok((public, 1.0))
     }
+}
+
+/// What a model is told of a part where the plan does not say it.
+fn default_pass(blueprint: &Blueprint, graphs: &[Graph]) -> MaskedPass {
+    if blueprint.token_grid().is_some() {
+        return MaskedPass::Tokens;
+    }
+    match graphs.iter().all(|graph| graph.pooled_grid().is_some()) {
+        true => MaskedPass::Pooled,
+        false => MaskedPass::Blank,
+    }
+}
+
+/// The cells over which a model takes its last mean.
+fn cells(graph: &Graph) -> Result<PartGrid, TrainError> {
+    let side = |side: usize| u32::try_from(side).unwrap_or(u32::MAX);
+    let grid = match *graph.pooled_grid().unwrap_or_default() {
+        [rows, columns] => TokenGrid::cells(None, side(rows), side(columns)),
+        [frames, rows, columns] => TokenGrid::cells(Some(side(frames)), side(rows), side(columns)),
+        _ => TokenGrid::cells(None, 1, 1),
+    };
+    let wrong = |error: GeometryError| {
+        TrainError::setting("masked.pass", format!("the features of the model: {error}"), "give \"blank\"")
+    };
+    Ok(PartGrid::Cells(grid.map_err(wrong)?))
 }

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dapple_data::{Dataset, Opened, RecordPart, Views, open};
+use dapple_data::{Opened, RecordPart, Views, open};
 use dapple_engine::Clipping;
 use dapple_geometry::Mask;
 use dapple_graph::{Graph, Parameters};
-use dapple_plan::spec::{Delta, Pixels, PlanSpec};
+use dapple_plan::spec::{Delta, PlanSpec};
 use dapple_plan::{
     BracketPrecision, Certificate, Conduct, DataPlan, GradientBound, HeldOut, PerformancePlan, Plan,
-    PlanError, RecordOrigin, Relation, SolvedValue, TrainingPlan, Unknown, ViewPlan, calibrate,
+    RecordOrigin, Relation, TrainingPlan, ViewPlan,
 };
 use dapple_private::AdaptiveClip;
 
@@ -88,7 +88,7 @@ impl Prepared {
             data.check_disjoint()?;
         }
         data.check_pool_apart()?;
-        read_from(&mut spec, &*data.train);
+        dapple_data::fill_in(&mut spec, &*data.train)?;
         solve(&mut spec, &masks)?;
         Self::assemble(spec, masks, data)
     }
@@ -130,7 +130,7 @@ impl Prepared {
         notes.extend(mixing_notes(&training));
         let split = TrainedSplit::of(&training);
         let classes = data.train.classes() as usize;
-        let masked = MaskedPasses::of(&training, &blueprint, &views, classes, &parameters)?;
+        let masked = MaskedPasses::of(&training, &blueprint, &views, classes, (&graphs, &parameters))?;
         let prepared = Self {
             spec,
             masks,
@@ -281,20 +281,6 @@ pub(crate) fn checked(spec: &PlanSpec, masks: &[Mask]) -> Result<(Plan, Option<C
     Ok((plan, planned))
 }
 
-/// Fills in what follows from the data set.
-pub(crate) fn read_from(spec: &mut PlanSpec, records: &dyn Dataset) {
-    spec.sampling.records = spec.sampling.records.or(Some(records.len() as u64));
-    if spec.pipeline.window.is_some() {
-        let frames = records.frames().and_then(|frames| u32::try_from(frames).ok());
-        spec.pipeline.frames = spec.pipeline.frames.or(frames);
-    }
-    if spec.pipeline.image.is_none()
-        && let Some(size) = records.image_size()
-    {
-        spec.pipeline.image = Some(Pixels { x: size.width(), y: size.height() });
-    }
-}
-
 /// Fills in what follows from the target: the noise, or the steps.
 pub(crate) fn solve(spec: &mut PlanSpec, masks: &[Mask]) -> Result<(), TrainError> {
     if spec.train.private == Some(false) {
@@ -304,27 +290,7 @@ pub(crate) fn solve(spec: &mut PlanSpec, masks: &[Mask]) -> Result<(), TrainErro
         spec.privacy.epsilon = None;
         return Ok(());
     }
-    if spec.train.until_budget == Some(true) {
-        let solved = calibrate(spec, masks, Unknown::Steps, BracketPrecision::default())?;
-        let most = match Plan::check_with_masks(spec, masks) {
-            Ok(plan) => plan.steps(),
-            Err(PlanError::Missing { key: "sampling.epochs", .. }) => u64::MAX,
-            Err(other) => return Err(other.into()),
-        };
-        if let SolvedValue::Whole(steps) = solved.solved.value {
-            (spec.sampling.epochs, spec.sampling.steps) = (None, Some(steps.min(most)));
-        }
-        return Ok(());
-    }
-    let open_phase = spec.phases.iter().any(|phase| phase.noise_multiplier.is_none());
-    if spec.privacy.noise_multiplier.is_none()
-        && spec.privacy.epsilon.is_some()
-        && (spec.phases.is_empty() || open_phase)
-        && let SolvedValue::Real(noise) =
-            calibrate(spec, masks, Unknown::NoiseMultiplier, BracketPrecision::default())?.solved.value
-    {
-        spec.privacy.noise_multiplier = Some(noise);
-    }
+    spec.settle(masks, BracketPrecision::default())?;
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Reads what a run has released.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dapple_plan::PlanSpec;
 use serde::Deserialize;
@@ -9,6 +9,7 @@ use crate::error::TrainError;
 use crate::evaluation::Evaluation;
 use crate::files;
 use crate::folder::Folder;
+use crate::prepare::Request;
 use crate::recover::Recovered;
 
 /// An evaluation in the course of a run: a line of `metrics.jsonl`.
@@ -30,6 +31,15 @@ pub struct EvaluationLine {
 /// A folder without a run, a plan that cannot be read.
 pub fn plan_of_run(folder: &Path) -> Result<PlanSpec, TrainError> {
     Ok(Folder::new(folder).read_request()?.0)
+}
+
+/// The plan of the run in a folder as a request of its own, with the mask that the run keeps. It names its files by absolute paths.
+///
+/// # Errors
+/// As [`plan_of_run`], and a mask that cannot be read.
+pub fn request_of_run(folder: &Path) -> Result<Request, TrainError> {
+    let (spec, masks) = Folder::new(folder).read_request()?;
+    Ok(Request { spec, base: PathBuf::new(), masks })
 }
 
 /// How many of the steps that the run in a folder counts as taken changed nothing, because a crash lost their updates.

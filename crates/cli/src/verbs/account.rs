@@ -1,9 +1,10 @@
 //! `dapple account`: the privacy of a plan.
 
 use clap::Args;
-use dapple_plan::{CertificateDocument, number};
+use dapple_plan::{CertificateDocument, SolvedUnknown, number};
 use serde::Serialize;
 
+use super::calibrate::words;
 use super::explain::{Baselines, Factor, explain};
 use crate::args::{Common, Width};
 use crate::failure::Failure;
@@ -36,13 +37,34 @@ pub(crate) struct Arguments {
 struct Answer<'a> {
     #[serde(flatten)]
     certificate: CertificateDocument<'a>,
+    /// What the plan leaves to its epsilon.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    solved: Option<SolvedUnknown>,
     #[serde(skip_serializing_if = "Option::is_none")]
     explanation: Option<&'a [Factor]>,
 }
 
+/// The answer for a plan that trains without privacy.
+#[derive(Serialize)]
+struct Unpriced {
+    epsilon: Option<f64>,
+    private: bool,
+    protects: &'static str,
+}
+
+const NOTHING: &str = "nothing: train.private = false, so nothing is clipped and no noise is added";
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let precision = arguments.width.precision();
-    let plan = PricingRequest::load(&arguments.common)?.plan()?;
+    let mut request = PricingRequest::spatial(&arguments.common)?;
+    if request.is_without_privacy() {
+        return match arguments.common.output.json {
+            true => output::print_json(&Unpriced { epsilon: None, private: false, protects: NOTHING }),
+            false => output::print(&format!("{:<16}  none\n{:<16}  {NOTHING}\n", "epsilon", "protects")),
+        };
+    }
+    let solved = request.settle()?;
+    let plan = request.plan()?;
     let certificate = plan.price(precision)?;
     let factors = arguments
         .explain
@@ -51,6 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.common.output.json {
         return output::print_json(&Answer {
             certificate: certificate.document(),
+            solved,
             explanation: factors.as_deref(),
         });
     }
@@ -58,6 +81,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return output::print(&certificate.statement());
     }
     let mut text = certificate.text();
+    if let Some(solved) = solved {
+        let found = words(&solved);
+        text.push_str(&format!("{:<16}  {} {found}, for the target epsilon\n", "solved", solved.name));
+    }
     if let Some(target) = plan.target_epsilon() {
         let met = if certificate.epsilon.upper <= target { "met" } else { "not met" };
         text.push_str(&format!("{:<16}  {} ({met})\n", "target epsilon", number::exact(target)));

@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::path::PathBuf;
 
 use clap::Args;
-use dapple_plan::{HeatMap, Seen, Spatial, number};
+use dapple_plan::{HeatMap, PlanError, Seen, Spatial, number};
 use image::{ImageFormat, Rgb, RgbImage};
 
 use crate::args::Common;
@@ -31,9 +31,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.heatmap {
         output::check_target("heatmap", path)?;
     }
-    let PricingRequest { spec, masks } = PricingRequest::load(&arguments.common)?;
+    let PricingRequest { spec, masks } = PricingRequest::spatial(&arguments.common)?;
     let spatial = Spatial::check(&spec, &masks)?;
-    let seen = Seen::new(&spatial)?;
+    let seen = match Seen::new(&spatial) {
+        // Flags that name no region or no crop lack one. A whole plan may do without, and then it has an answer.
+        Err(PlanError::Missing { .. }) if arguments.common.plan().is_some() => Seen::always(&spatial),
+        seen => seen?,
+    };
     if let Some(path) = &arguments.heatmap {
         let map = spatial.heatmap()?;
         let most = map.values.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
@@ -48,6 +52,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn text(answer: &Seen) -> String {
     let mut lines = vec![("probability", number::up(answer.probability, 7))];
+    if let Some(why) = answer.why {
+        lines.push(("", why.to_owned()));
+    }
     if answer.views > 1 {
         lines.push(("of one view", number::up(answer.probability_of_one_view, 7)));
         lines.push(("views", answer.views.to_string()));

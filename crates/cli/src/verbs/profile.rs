@@ -39,6 +39,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let asked = arguments.epsilons.as_deref().map(|text| ranges::points("epsilons", text)).transpose()?;
     let mut request = PricingRequest::load(&arguments.common)?;
     let with_delta = request.spec.privacy.delta.is_some();
+    // The noise is solved for at the plan's own delta.
+    request.settle()?;
     request.spec = request.spec.for_profile();
     let plan = request.plan()?;
     let points = plan.profile(asked, arguments.width.precision())?;

@@ -12,7 +12,7 @@ use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageReader};
 use sha2::{Digest, Sha256};
 
-use super::hash_text;
+use super::{hash_text, picture_size};
 use crate::dataset::within;
 use crate::{DataError, DataLimits, Dataset, Image, MAX_CLASSES, Target, Values, file};
 
@@ -270,6 +270,11 @@ impl Dataset for ImageFolder {
 
     fn image_size(&self) -> Option<Size> {
         None
+    }
+
+    fn size_of(&self, record: usize) -> Result<Option<Size>, DataError> {
+        let (path, _) = within(&self.pictures, record)?;
+        picture_size(path, &self.limits).map(Some)
     }
 
     fn target(&self, record: usize) -> Result<Target, DataError> {

@@ -3,6 +3,7 @@
 mod cifar;
 mod folder;
 mod gzip;
+mod header;
 mod idx;
 mod list;
 mod mask;
@@ -12,6 +13,7 @@ mod packed;
 pub use cifar::cifar;
 pub(crate) use folder::{ENDINGS as PICTURE_ENDINGS, class_folders, one_line, pictures_below, same_twice};
 pub use folder::{ImageFolder, decode, read_picture};
+pub use header::picture_size;
 pub use idx::idx;
 pub(crate) use idx::{idx_in_memory, named};
 pub(crate) use mask::marked_pixels;

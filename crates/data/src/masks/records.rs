@@ -82,6 +82,10 @@ impl Dataset for MaskedRecords {
         self.whole.image_size()
     }
 
+    fn size_of(&self, record: usize) -> Result<Option<Size>, DataError> {
+        self.whole.size_of(record)
+    }
+
     fn target_kind(&self) -> TargetKind {
         self.whole.target_kind()
     }

@@ -1,6 +1,7 @@
 //! Opens the data sets that a plan names.
 
 mod files;
+mod fill;
 mod maps;
 
 use std::path::Path;
@@ -16,6 +17,7 @@ use crate::split::{split, stratified_split};
 use crate::{DataError, Dataset, Pool};
 pub(crate) use files::DataPart;
 use files::{ClassFiles, RecordPaths};
+pub use fill::{fill_in, fill_in_from, left_to_data};
 use maps::MapFolders;
 
 /// The records to train on, those to evaluate on, and synthetic images.
@@ -98,6 +100,11 @@ fn stored(
         HeldOut::Files(files) => Some(source(files)),
         HeldOut::Nothing | HeldOut::Share { .. } => None,
     };
+    for (key, files) in [("data.train", Some(&train)), ("data.test", test.as_ref())] {
+        if let Some(RecordPaths { path, .. }) = files.filter(|files| !files.path.exists()) {
+            return Err(DataError::Absent { key, path: path.clone() });
+        }
+    }
     let limits = &plan.limits;
     let of_files = |format: ClassFiles| {
         let train = format.open(&train, DataPart::Train, plan.classes, limits)?;

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::ClassMap;
 use crate::dataset::within;
-use crate::formats::{hash_text, pictures_below, read_picture};
+use crate::formats::{hash_text, picture_size, pictures_below, read_picture};
 use crate::{DataError, DataLimits, Dataset, Image, Target, TargetKind, file};
 
 /// Images with label maps on disk. Both are decoded when they are read, the images to red, green and blue.
@@ -98,6 +98,10 @@ impl Dataset for Pairs {
 
     fn image_size(&self) -> Option<Size> {
         None
+    }
+
+    fn size_of(&self, record: usize) -> Result<Option<Size>, DataError> {
+        picture_size(&within(&self.pairs, record)?.image, &self.limits).map(Some)
     }
 
     fn target_kind(&self) -> TargetKind {

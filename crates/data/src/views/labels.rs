@@ -30,7 +30,7 @@ impl Views {
         output: &mut [f32],
         labels: &mut [u32],
     ) -> Result<(), DataError> {
-        self.check_size(image)?;
+        self.check_image(image)?;
         let shown = self.show(image, |reaching| self.places(reaching, random), output)?;
         self.label(image, map, &shown, labels)?;
         self.change(random, output, |view, warp| {

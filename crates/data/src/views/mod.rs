@@ -25,7 +25,7 @@ mod tests;
 mod whole;
 
 use chacha20::rand_core::Rng;
-use dapple_geometry::{Augmentation, CropDistribution, Filter, Operation, Size};
+use dapple_geometry::{Augmentation, CropDistribution, Filter, Operation, Placement, Size};
 use dapple_plan::spec::Pixels;
 use dapple_plan::{Spatial, ViewPlan};
 
@@ -42,7 +42,7 @@ use source::ViewSource;
 use synthetic::Synthetic;
 
 pub use fixed_part::FixedParts;
-pub use part::RecordPart;
+pub use part::{PartGrid, RecordPart};
 pub use whole::Whole;
 
 /// The most pixels of an image at any point of the pipeline, and the most values of a record's views: a gigabyte in single precision.
@@ -63,6 +63,8 @@ const MAX_RADIUS: u32 = 1024;
 pub struct Views {
     /// The size every training image must have.
     image: Option<Size>,
+    /// Whether a mask says where in every image the region lies.
+    annotated: bool,
     before: Vec<Operation>,
     crop: Option<CropDistribution>,
     after: Vec<Operation>,
@@ -182,6 +184,7 @@ impl Views {
             flip,
             pixel_noise,
             whole_clip,
+            annotated: annotated(spatial),
             ..Self::unchanged(image, output, normalise)
         };
         views.with_augmentations(&plan.augment)
@@ -201,6 +204,7 @@ impl Views {
     fn unchanged(image: Option<Size>, output: Size, normalise: Normalise) -> Self {
         Self {
             image,
+            annotated: false,
             before: Vec::new(),
             crop: None,
             after: Vec::new(),
@@ -250,14 +254,18 @@ impl Views {
     /// # Errors
     /// An image that is not of the plan's size, or into which the crop does not fit.
     pub fn draw(&self, image: &Image, random: &mut impl Rng, output: &mut [f32]) -> Result<(), DataError> {
-        self.check_size(image)?;
+        self.check_image(image)?;
         self.show(image, |reaching| self.places(reaching, random), output)?;
         self.change(random, output, |_, _| {});
         Ok(())
     }
 
-    /// Refuses images of another size than the plan's, because inclusion probabilities hold for one size only.
-    fn check_size(&self, image: &Image) -> Result<(), DataError> {
+    /// Refuses images of another size than the plan's, because inclusion probabilities hold for one size only; and, beside a mask that says
+    /// where the region lies, images that are to be turned, which it may lie over either way.
+    fn check_image(&self, image: &Image) -> Result<(), DataError> {
+        if self.annotated && image.is_turned() {
+            return Err(DataError::Turned { place: "an image".to_owned() });
+        }
         match self.image {
             Some(expected) if expected != image.size() => {
                 let place = "an image".to_owned();
@@ -479,4 +487,9 @@ fn refuse(operation: &Operation) -> Result<(), DataError> {
         _ => return Ok(()),
     };
     Err(DataError::Operation { operation, reason })
+}
+
+/// Whether masks say where the region lies, rather than which form it has wherever it lies.
+fn annotated(spatial: &Spatial) -> bool {
+    spatial.protected().is_some_and(|protected| protected.placement() == Placement::Annotated)
 }

@@ -1,7 +1,7 @@
 //! Views of the private part of an image alone, or of its public part alone.
 
 use chacha20::rand_core::Rng;
-use dapple_geometry::{Filter, GeometryError, Mask, Operation, PixelReach, Size, TokenGrid, influence};
+use dapple_geometry::{Filter, GeometryError, Mask, Operation, PixelReach, TokenGrid, influence};
 
 use super::{ShownView, Views};
 use crate::{DataError, Dataset, IGNORED};
@@ -15,19 +15,35 @@ pub enum RecordPart {
     Public,
 }
 
-/// Which part views show, and as which tokens.
+/// What of a model is told where the part lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartGrid {
+    /// Tokens, of which each belongs to one part: to the private one if a pixel in its window may depend on a private pixel, and to the
+    /// public one otherwise.
+    Tokens(TokenGrid),
+    /// Cells of what the model pools over at last. A cell belongs to every part of which a pixel may lie over it.
+    Cells(TokenGrid),
+}
+
+impl PartGrid {
+    fn grid(self) -> TokenGrid {
+        match self {
+            Self::Tokens(grid) | Self::Cells(grid) => grid,
+        }
+    }
+}
+
+/// Which part views show, and where it lies in the model.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ShownPart {
     part: RecordPart,
-    /// The tokens of the model, if it is told which of them belong to the part.
-    tokens: Option<TokenGrid>,
+    /// What of the model is told that.
+    grid: Option<PartGrid>,
 }
 
 impl Views {
-    /// The same views of a part of every image. Where the model takes subsets of `tokens`, each view is followed by the share of each
-    /// token: a one for the class token, and for each token of the grid one over the number of those that belong to the part, or zero.
-    ///
-    /// A token belongs to the private part if a pixel in its window may depend on a private pixel, and to the public part otherwise.
+    /// The same views of a part of every image. Where the model is told the places of a part in a grid, each view is followed by their
+    /// shares: a one, for a class token, and for each place of the grid one over the number of those that belong to the part, or zero.
     ///
     /// # Guarantee
     /// The pixels of the other part are blanked before anything else is done with the image, so that no bit of these views depends on them:
@@ -36,13 +52,15 @@ impl Views {
     /// # Errors
     /// Mixtures and synthetic images; with tokens, an augmentation by which every pixel of a view reaches every other, and views that are
     /// smaller than a window.
-    pub fn of_part(mut self, part: RecordPart, tokens: Option<TokenGrid>) -> Result<Self, DataError> {
+    pub fn of_part(mut self, part: RecordPart, grid: Option<PartGrid>) -> Result<Self, DataError> {
         if self.synthetic_count() > 0 || self.mixtures > 0 {
             let problem = "private and public parts of an image are neither mixed nor accompanied";
             return Err(DataError::setting("mix", problem));
         }
-        if let Some(grid) = tokens {
-            grid.size(self.output).map_err(DataError::geometry("views"))?;
+        if let Some(grid) = grid {
+            grid.grid().count(self.output, self.shown_frames()).map_err(DataError::geometry("views"))?;
+        }
+        if let Some(PartGrid::Tokens(_)) = grid {
             let whole = |augmentation: &&dapple_geometry::Augmentation| {
                 augmentation.reach(self.output) == PixelReach::View
             };
@@ -54,7 +72,7 @@ impl Views {
                 return Err(DataError::setting("data.augment", problem));
             }
         }
-        self.part = Some(ShownPart { part, tokens });
+        self.part = Some(ShownPart { part, grid });
         Ok(self)
     }
 
@@ -64,10 +82,16 @@ impl Views {
         self.view_length() + self.shares()
     }
 
-    /// Shares of tokens behind each view.
+    /// Shares behind each view.
     fn shares(&self) -> usize {
-        let grid = self.part.and_then(|shown| shown.tokens);
-        grid.and_then(|grid| grid.size(self.output).ok()).map_or(0, |size| size.pixels() as usize + 1)
+        let grid = self.part.and_then(|shown| shown.grid);
+        let count = grid.and_then(|grid| grid.grid().count(self.output, self.shown_frames()).ok());
+        count.map_or(0, |count| count as usize + 1)
+    }
+
+    /// The number of frames that a view of a clip has.
+    fn shown_frames(&self) -> Option<u32> {
+        self.normalise.frames().map(|frames| frames as u32)
     }
 
     /// Whether views show a part of each image.
@@ -94,7 +118,7 @@ impl Views {
         let class = dataset.label(record)?;
         let image = dataset.read(record)?;
         let at = |error: DataError| error.at(|| dataset.place(record));
-        self.check_size(&image).map_err(at)?;
+        self.check_image(&image).map_err(at)?;
         let masks = dataset.frame_masks(record, image.size())?.ok_or_else(|| {
             DataError::missing("data.masks", "the folder of masks that say which pixels are private")
         })?;
@@ -120,23 +144,29 @@ impl Views {
             values.copy_from_slice(view);
             let seen = self.window_of(&reaching, place).iter().map(|reaching| self.seen(reaching, place));
             let private: Vec<Mask> = seen.collect::<Result<_, _>>().map_err(geometry())?;
-            let own = match (shown.tokens, shown.part) {
-                (Some(grid), part) => {
-                    let private = joined(&private, self.output, |one, other| one | other);
-                    let touched = private.and_then(|private| grid.touched(&self.spread(&private)));
-                    touched.map(|touched| part.of(touched))
-                }
-                // What belongs to a part in some frame is of the part.
-                (None, RecordPart::Private) => joined(&private, self.output, |one, other| one | other),
-                (None, RecordPart::Public) => {
-                    joined(&private, self.output, |one, other| one & other).map(|never| never.complement())
-                }
-            };
-            let own = own.map_err(geometry())?;
+            let own = self.own(shown, &private).map_err(geometry())?;
             write_shares(&own, shares);
-            classes.push(if own.is_empty() { IGNORED } else { class });
+            classes.push(if own.iter().all(Mask::is_empty) { IGNORED } else { class });
         }
         Ok(())
+    }
+
+    /// What of a view belongs to a part, of which `private` marks the pixels of each frame that may depend on private ones: places of the grid
+    /// that the model is told, time after time, or else pixels in any frame.
+    fn own(&self, shown: ShownPart, private: &[Mask]) -> Result<Vec<Mask>, GeometryError> {
+        let own: Vec<Mask> = match shown.part {
+            RecordPart::Private => private.to_vec(),
+            RecordPart::Public => private.iter().map(Mask::complement).collect(),
+        };
+        let spread = |masks: &[Mask]| -> Vec<Mask> { masks.iter().map(|mask| self.spread(mask)).collect() };
+        match shown.grid {
+            None => Ok(vec![Mask::union(&own)?]),
+            Some(PartGrid::Cells(grid)) => grid.touched_in_frames(&spread(&own), self.shown_frames()),
+            Some(PartGrid::Tokens(grid)) => {
+                let touched = grid.touched_in_frames(&spread(private), self.shown_frames())?;
+                Ok(touched.into_iter().map(|touched| shown.part.of(touched)).collect())
+            }
+        }
     }
 
     /// The masks of the frames that a view shows, or the one of all frames.
@@ -161,7 +191,7 @@ impl Views {
         let reach = |augmentation: &dapple_geometry::Augmentation| augmentation.reach(self.output);
         match self.augment.iter().map(reach).fold(PixelReach::OWN, PixelReach::then) {
             PixelReach::Within { x, y } => seen.dilated(x, y),
-            // `of_part` refuses what leads here.
+            // `of_part` refuses it where a token must be public; a cell belongs to what lay over it.
             PixelReach::View => seen.clone(),
         }
     }
@@ -177,19 +207,11 @@ impl RecordPart {
     }
 }
 
-/// The mask of this size whose pixels follow from those of all frames.
-fn joined(masks: &[Mask], size: Size, join: impl Fn(u8, u8) -> u8) -> Result<Mask, GeometryError> {
-    let mut frames = masks.iter().map(Mask::bytes);
-    let mut all = frames.next().unwrap_or_default().to_vec();
-    frames
-        .for_each(|frame| all.iter_mut().zip(frame).for_each(|(pixel, other)| *pixel = join(*pixel, *other)));
-    Mask::from_bytes(size, all)
-}
-
-/// Writes the shares of tokens, the first of which is that of the class token; nothing where there is no room for any.
-fn write_shares(own: &Mask, shares: &mut [f32]) {
-    let Some((class, tokens)) = shares.split_first_mut() else { return };
+/// Writes the shares of places, the first of which is that of a class token; nothing where there is no room for any.
+fn write_shares(own: &[Mask], shares: &mut [f32]) {
+    let Some((class, places)) = shares.split_first_mut() else { return };
     *class = 1.0;
-    let each = 1.0 / own.count().max(1) as f32;
-    tokens.iter_mut().zip(own.bytes()).for_each(|(share, own)| *share = f32::from(*own) * each);
+    let each = 1.0 / own.iter().map(Mask::count).sum::<u64>().max(1) as f32;
+    let own = own.iter().flat_map(Mask::bytes);
+    places.iter_mut().zip(own).for_each(|(share, own)| *share = f32::from(*own) * each);
 }

@@ -91,10 +91,13 @@ fn augmentations() -> impl Strategy<Value = Vec<Augmentation>> {
     prop::collection::vec(one, 0..3)
 }
 
-fn grids() -> impl Strategy<Value = TokenGrid> {
-    (1u32..4, 1u32..4, 0u32..3).prop_map(|(window, stride, padding)| {
-        TokenGrid::new(window, stride, padding.min(window - 1)).unwrap()
-    })
+fn grids() -> impl Strategy<Value = PartGrid> {
+    let tokens = (1u32..4, 1u32..4, 0u32..3).prop_map(|(window, stride, padding)| {
+        PartGrid::Tokens(TokenGrid::new(window, stride, padding.min(window - 1)).unwrap())
+    });
+    let cells = (1u32..4, 1u32..4)
+        .prop_map(|(rows, columns)| PartGrid::Cells(TokenGrid::cells(None, rows, columns).unwrap()));
+    prop_oneof![3 => tokens, 1 => cells]
 }
 
 /// A pixel of the image, by a number that stands for all of them.
@@ -133,7 +136,7 @@ proptest! {
         prop_assert_eq!(Some((seen.clone(), classes.clone())), shown(&public, &other, stream));
         prop_assert_eq!(shown(&private, &one, stream), shown(&private, &record(1, 4), stream));
 
-        let Some(grid) = grid else { return Ok(()) };
+        let Some(PartGrid::Tokens(grid)) = grid else { return Ok(()) };
         // Nothing that a public token reads changes with private pixels, even if nothing is blanked.
         let plain = |record| shown(&whole, record, stream).unwrap().0;
         let (one, other) = (plain(&one), plain(&other));
@@ -170,13 +173,13 @@ fn parts_know_their_tokens_and_their_classes() {
         image: image(size, |x, _| 0.5 + x as f32),
         mask: Mask::from_fn(size, |x, y| y == 0 && private.contains(&x)).unwrap(),
     };
-    let grid = Some(TokenGrid::patches(2).unwrap());
-    let of = |part, private: &[u32]| {
-        let (values, classes) =
-            shown(&views(Vec::new(), crop, size).of_part(part, grid).unwrap(), &record(private), 0).unwrap();
+    let in_grid = |grid, part, private: &[u32]| {
+        let views = views(Vec::new(), crop, size).of_part(part, Some(grid)).unwrap();
+        let (values, classes) = shown(&views, &record(private), 0).unwrap();
         let values: Vec<f32> = values.into_iter().map(f32::from_bits).collect();
         (values, classes[0])
     };
+    let of = |part, private: &[u32]| in_grid(PartGrid::Tokens(TokenGrid::patches(2).unwrap()), part, private);
     // The second pixel is private: blank (the mean, which is shown as zero) for the public part, and all that the private part sees.
     let (public, class) = of(RecordPart::Public, &[1]);
     assert_eq!(public, [0.5, 0.0, 4.5, 6.5, 0.5, 2.5, 4.5, 6.5, 1.0, 0.0, 1.0]);
@@ -189,6 +192,13 @@ fn parts_know_their_tokens_and_their_classes() {
     let (public, class) = of(RecordPart::Public, &[]);
     assert_eq!((&public[8..], class), (&[1.0, 0.5, 0.5][..], 3));
     assert_eq!(of(RecordPart::Public, &[0, 3]).1, IGNORED);
+    // A cell over which both lie belongs to both parts.
+    let cells = |part, private: &[u32]| {
+        in_grid(PartGrid::Cells(TokenGrid::cells(None, 1, 2).unwrap()), part, private)
+    };
+    assert_eq!(&cells(RecordPart::Private, &[1]).0[8..], [1.0, 1.0, 0.0]);
+    assert_eq!(&cells(RecordPart::Public, &[1]).0[8..], [1.0, 0.5, 0.5]);
+    assert_eq!(cells(RecordPart::Private, &[]).1, IGNORED);
 }
 
 #[test]
@@ -197,11 +207,13 @@ fn what_reaches_every_token_is_refused() {
     let one = Augmentation { kind: AugmentationKind::Equalize, probability: 1.0 };
     let whole = Views { augment: vec![one], ..views(Vec::new(), CropDistribution::Fixed(size), size) };
     let refused = |grid: u32| {
-        let grid = TokenGrid::patches(grid).unwrap();
+        let grid = PartGrid::Tokens(TokenGrid::patches(grid).unwrap());
         whole.clone().of_part(RecordPart::Public, Some(grid)).unwrap_err().to_string()
     };
     assert!(refused(2).contains("equalize"));
     assert!(refused(5).contains("grid of tokens"));
     // Blanked pixels may reach where they like.
+    let cells = PartGrid::Cells(TokenGrid::cells(None, 2, 2).unwrap());
+    whole.clone().of_part(RecordPart::Public, Some(cells)).unwrap();
     whole.of_part(RecordPart::Public, None).unwrap();
 }

@@ -4,6 +4,7 @@ use dapple_geometry::{
     CropDistribution, Filter, Mask, Operation, Padding, PaddingMode, Pipeline, Placement, Region, Size,
     inclusion,
 };
+use dapple_plan::PlanSpec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -289,4 +290,27 @@ fn what_says_too_little_is_refused() {
     assert!(matches!(error, DataError::ImageSize { .. }) && error.hint().is_some());
     let error = views.evaluate(&small, 1, &mut [0.0; 16]).unwrap_err();
     assert!(error.to_string().contains("does not fit"), "{error}");
+}
+
+/// A mask lies over the picture as it is stored or as it is shown; where the region has a form and no place, that makes no difference.
+#[test]
+fn pictures_that_are_to_be_turned_have_no_annotated_region() {
+    let size = Size::new(8, 8).unwrap();
+    let mask = Mask::from_fn(size, |x, y| x < 2 && y < 2).unwrap();
+    for (placement, refused) in [("annotated", true), ("anywhere", false)] {
+        let text = format!(
+            "[privacy]\nrelation = 'patch'\n[pipeline]\nimage = [8, 8]\ncrop = [4, 4]\n[region]\nmask = 'm.png'\nplacement = '{placement}'\n"
+        );
+        let spec = PlanSpec::from_toml(&text).unwrap();
+        let spatial = Spatial::check(&spec, std::slice::from_ref(&mask)).unwrap();
+        let views = Views::of_channels(&spatial, &ViewPlan::default(), 1, Some(size)).unwrap();
+        let picture = image(size, |x, y| (x + y) as f32);
+        let shown = |image: &Image| {
+            let mut random = MasterKey::from_seed(1).purpose(Purpose::Views).step(0).stream(0);
+            views.draw(image, &mut random, &mut [0.0; 16])
+        };
+        shown(&picture).unwrap();
+        let turned = shown(&picture.noted_turned(true));
+        assert_eq!(matches!(turned, Err(DataError::Turned { .. })), refused, "{placement}");
+    }
 }

@@ -144,7 +144,11 @@ impl CudaExecutor {
             let op = "a norm of more than 6336 channels in a group";
             return Err(CudaError::Unsupported { node: node.name.clone(), op });
         }
-        let of_subset = |node: &&Node| matches!(node.op, Op::Attention(_)) && node.inputs.len() == 2;
+        let of_subset = |node: &&Node| match node.op {
+            Op::Attention(_) => node.inputs.len() == 2,
+            Op::PooledAttention(_) => node.inputs.len() == 4,
+            _ => false,
+        };
         if let Some(node) = graph.nodes().iter().find(of_subset) {
             let op = "attention of a subset of the tokens";
             return Err(CudaError::Unsupported { node: node.name.clone(), op });

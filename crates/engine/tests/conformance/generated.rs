@@ -62,6 +62,7 @@ laws! {
     attention 32 8;
     attention_in_tiles 8 40;
     pooled_attention 48 12;
+    pooled_attention_to_some_keys 48 12;
     matrix_products 32 8;
     moves 32 8;
     losses 32 16;

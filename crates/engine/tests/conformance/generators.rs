@@ -16,7 +16,7 @@ pub(crate) use norms::norms_over_axes;
 pub(crate) use transposed::{transposed_convolutions, wide_transposed_convolutions};
 
 mod tokens;
-pub(crate) use tokens::{attention, attention_in_tiles, pooled_attention};
+pub(crate) use tokens::{attention, attention_in_tiles, pooled_attention, pooled_attention_to_some_keys};
 
 /// A graph with a batch for it, and how the processor is to divide the work.
 pub(crate) struct Case {

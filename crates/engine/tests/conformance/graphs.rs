@@ -170,7 +170,7 @@ pub(crate) fn pooled_tokens() -> Graph {
         b.add(&format!("{name}.tokens"), Reshape(vec![rows, features]), &[x]).unwrap()
     };
     let parts = [pooled("query", 2), pooled("key", 3), pooled("value", 3)];
-    let x = b.pooled_attention("attention", parts, heads, [[2, 3, 2], [2, 2, 2]], [3, 5, 2]).unwrap();
+    let x = b.pooled_attention("attention", &parts, heads, [[2, 3, 2], [2, 2, 2]], [3, 5, 2]).unwrap();
     let x = b.layer_norm("norm", x, 1e-6).unwrap();
     head(b, x, CLASSES).unwrap()
 }

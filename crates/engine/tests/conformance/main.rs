@@ -58,7 +58,7 @@ hold! { reference = [Subject::Reference];
     goldens: gradients_equal_autograd gradients_of_whole_models_equal_autograd;
     transformers: small_transformers_equal_their_libraries;
     operations: an_empty_batch_adds_nothing;
-    subsets: a_subset_is_as_if_alone other_tokens_change_no_bit;
+    subsets: a_subset_is_as_if_alone other_tokens_change_no_bit other_cells_change_no_bit;
     bounds: views_that_cancel_stay_within_the_bound samples_within_the_bound_are_counted;
     not_finite: pixels_that_are_no_numbers_are_not_swallowed;
 }
@@ -74,7 +74,8 @@ hold! { cpu = CPU;
         deferred_standardised_layers_agree_over_views probabilities_agree frozen_parameters_leave_the_rest_unchanged
         parts_of_pooled_tokens_train_alone an_empty_batch_adds_nothing;
     generated: clips depthwise_convolutions pooling upsampling group_and_batch_norms channel_scales layer_norms_and_activations
-        norms_over_axes attention attention_in_tiles pooled_attention matrix_products moves losses convolutions odd_convolutions
+        norms_over_axes attention attention_in_tiles pooled_attention pooled_attention_to_some_keys matrix_products moves
+        losses convolutions odd_convolutions
         transposed_convolutions wide_transposed_convolutions
         wide_convolutions_over_few_positions
         convolutions_by_minimal_filtering linear_layers_over_tokens;
@@ -84,7 +85,8 @@ hold! { cpu = CPU;
     not_finite: pixels_that_are_no_numbers_are_not_swallowed samples_that_are_not_finite_add_nothing
         gradients_that_overflow_add_nothing;
     unit_masks: masks_agree masks_of_a_sample_are_its_own dropped_nodes_get_exactly_nothing;
-    subsets: all_tokens_are_the_whole_model a_subset_is_as_if_alone other_tokens_change_no_bit;
+    subsets: all_tokens_are_the_whole_model a_subset_is_as_if_alone other_tokens_change_no_bit
+        all_patches_and_cells_are_the_whole_model some_patches_and_cells_agree other_cells_change_no_bit;
     dropout: dropout_agrees dropout_follows_the_record;
     submodels: submodels_equal_graphs_of_their_own submodels_of_models_agree submodels_share_one_sum;
     update: rules_follow_their_formulas;

@@ -1,8 +1,12 @@
 //! Transformers on a subset of the tokens: as if the others were not there, to the last bit as far as those are concerned.
 
 use dapple_engine::Clipping;
-use dapple_graph::Graph;
-use dapple_graph::zoo::{TokenPooling, VisionTransformer, vision_transformer, vision_transformer_on_subsets};
+use dapple_graph::op::{Activation, AdaptiveAvgPool, Reshape};
+use dapple_graph::zoo::{
+    MvitSize, Norm, ResNet, TokenPooling, VisionTransformer, mvit_v2, mvit_v2_on_subsets, resnet,
+    small_hybrid, vision_transformer, vision_transformer_on_subsets,
+};
+use dapple_graph::{ConvSpec, Graph, GraphBuilder, Init, Loss, Window};
 
 use crate::common::{Data, parameters};
 use crate::operations::all_agree;
@@ -141,5 +145,86 @@ pub(crate) fn other_tokens_change_no_bit(subjects: &[Subject]) {
                 assert_eq!(added(&one), added(&other), "{subject:?}");
             }
         }
+    }
+}
+
+/// Models whose samples tell which places count, each beside the whole model, with the number of places.
+fn models_of_places() -> Vec<(Graph, Graph, usize)> {
+    let clip = [3, 4, 32, 32];
+    let mvit = mvit_v2(MvitSize::Small, &clip, CLASSES).unwrap();
+    let mut models = vec![(mvit, mvit_v2_on_subsets(MvitSize::Small, &clip, CLASSES).unwrap(), 2 * 8 * 8)];
+    for whole in [
+        resnet(ResNet::R18, &[3, 64, 96], CLASSES, Norm::Group(32)).unwrap(),
+        small_hybrid(&[3, 16, 16], CLASSES).unwrap(),
+    ] {
+        let places = whole.pooled_grid().unwrap().iter().product();
+        let some = whole.over_cells().unwrap();
+        models.push((whole, some, places));
+    }
+    models
+}
+
+/// What a model is given of a view of which these places count.
+fn with_places(view: &[f32], count: usize, counts: impl Fn(usize) -> bool) -> Vec<f32> {
+    let number = (0..count).filter(|&place| counts(place)).count();
+    let share = |place| if counts(place) { 1.0 / number as f32 } else { 0.0 };
+    view.iter().copied().chain([1.0]).chain((0..count).map(share)).collect()
+}
+
+/// If every place counts, the model is the whole model.
+pub(crate) fn all_patches_and_cells_are_the_whole_model(subjects: &[Subject]) {
+    for (whole, graph, count) in models_of_places() {
+        let data = Data::new(&whole, 1, 1);
+        let mut all = Data::new(&graph, 1, 1);
+        all.inputs = with_places(&data.inputs, count, |_| true);
+        let values = parameters(&whole);
+        for subject in subjects {
+            let want = subject.step(&whole, &values, &data.batch(), &Clipping::Off).gradient;
+            let got = subject.step(&graph, &values, &all.batch(), &Clipping::Off).gradient;
+            assert!(apart(&got, &want) <= 1e-5 * length(want.iter().copied()), "{subject:?}");
+        }
+    }
+}
+
+/// If some do, executors agree with the oracle.
+pub(crate) fn some_patches_and_cells_agree(subjects: &[Subject]) {
+    for (whole, graph, count) in models_of_places() {
+        let data = Data::new(&whole, 1, 1);
+        let mut some = Data::new(&graph, 1, 1);
+        some.inputs = with_places(&data.inputs, count, |place| place % 3 == 1);
+        all_agree(subjects, "some places", &graph, &some.batch(), &Clipping::Flat { max_norm: 0.5 });
+    }
+}
+
+/// Where the features of a place depend on a few pixels alone, pixels of places that do not count change no bit.
+pub(crate) fn other_cells_change_no_bit(subjects: &[Subject]) {
+    let mut b = GraphBuilder::new(&[2, 4, 6]);
+    let input = b.input();
+    let x = b.conv("patches", input, ConvSpec::new(5, Window::square(2).stride(2)).bias()).unwrap();
+    let x = b.add("positive", Activation::Gelu, &[x]).unwrap();
+    let x = b.add("mean", AdaptiveAvgPool(vec![1, 1]), &[x]).unwrap();
+    let x = b.add("features", Reshape(vec![5]), &[x]).unwrap();
+    let x = b.linear("head", x, CLASSES, Init::Normal(0.1), Init::Constant(0.0)).unwrap();
+    let graph = b.finish(x, Loss::CrossEntropy { label_smoothing: 0.0 }).unwrap().over_cells().unwrap();
+    let values = parameters(&graph);
+    let one = Data::new(&graph, 1, 1);
+    let counts = |cell: usize| cell == 1 || cell == 3;
+    let view = |other: bool| -> Vec<f32> {
+        let shown = |(at, &value): (usize, &f32)| {
+            let (x, y) = (at % 6, at / 6 % 4);
+            if other && !counts(y / 2 * 3 + x / 2) { 3.0 - 2.0 * value } else { value }
+        };
+        one.inputs[..2 * 4 * 6].iter().enumerate().map(shown).collect()
+    };
+    let of = |other: bool| {
+        let mut data = Data::new(&graph, 1, 1);
+        data.inputs = with_places(&view(other), 6, counts);
+        data
+    };
+    for subject in subjects {
+        let said = |data: &Data| subject.open(&graph).forward(&values, &data.inputs);
+        assert_eq!(said(&of(false)), said(&of(true)), "{subject:?}");
+        let added = |data: &Data| subject.step(&graph, &values, &data.batch(), &Clipping::Off);
+        assert_eq!(added(&of(false)), added(&of(true)), "{subject:?}");
     }
 }

@@ -27,19 +27,20 @@ impl GraphBuilder {
     }
 
     /// Adds the attention of query, key and value whose tokens lie in these grids, the queries' first, with tables of so many rows for time,
-    /// height and width: `name.rel_pos_t`, `name.rel_pos_h` and `name.rel_pos_w`.
+    /// height and width: `name.rel_pos_t`, `name.rel_pos_h` and `name.rel_pos_w`. Behind the three inputs may stand the numbers of the keys.
     ///
     /// # Errors
     /// If tokens, grids, heads and tables do not suit each other, or the name is taken.
     pub fn pooled_attention(
         &mut self,
         name: &str,
-        inputs: [NodeId; 3],
+        inputs: &[NodeId],
         heads: usize,
         [queries, keys]: [[usize; 3]; 2],
         rows: [usize; 3],
     ) -> Result<NodeId, GraphError> {
-        let features = self.input_shapes(&inputs)?[0].last().copied().unwrap_or(0);
+        let query = self.input_shapes(inputs)?.first().copied().unwrap_or_default();
+        let features = query.last().copied().unwrap_or(0);
         let width = features.checked_div(heads).unwrap_or(0);
         let mut table = |axis: usize| {
             let name = format!("{name}.rel_pos_{}", ["t", "h", "w"][axis]);
@@ -47,6 +48,6 @@ impl GraphBuilder {
             Ok::<_, GraphError>(RelativeTable { rows: rows[axis], values })
         };
         let tables = [table(0)?, table(1)?, table(2)?];
-        self.add(name, PooledAttention { heads, queries, keys, tables }, &inputs)
+        self.add(name, PooledAttention { heads, queries, keys, tables }, inputs)
     }
 }

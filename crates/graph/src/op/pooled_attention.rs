@@ -9,6 +9,10 @@ use crate::graph::{Parameter, ParameterId};
 ///
 /// The score of a query and a key is their scaled product. If both have positions, the query's product with one row of each axis's table is
 /// added, and their distance along the axis chooses the row. A query that has a position is also added to its own output.
+///
+/// Behind the three inputs there may be another of `[1 + positions]` of the keys: no query attends to a key whose number is zero, which then
+/// changes nothing and has no gradient, both to the last bit, as long as its own values are finite. At least one number must not be zero.
+/// The numbers themselves have no gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PooledAttention {
     /// The number of heads, which must divide the features.
@@ -31,14 +35,23 @@ impl GraphOperation for PooledAttention {
     }
 
     fn arity(&self) -> Option<usize> {
-        Some(3)
+        None
     }
 
     fn shape(&self, inputs: &[&[usize]], parameters: &[Parameter]) -> Result<Vec<usize>, String> {
         let Self { heads, queries, keys, tables } = self;
-        let (query, key, value) = (inputs[0], inputs[1], inputs[2]);
-        let of_grid =
-            |tokens: usize, grid: &[usize]| !grid.contains(&0) && elements(grid) == Some(tokens - 1);
+        let (query, key, value) = match *inputs {
+            [query, key, value] => (query, key, value),
+            [query, key, value, &[numbers]] if key.first() == Some(&numbers) => (query, key, value),
+            _ => {
+                return Err(format!(
+                    "{inputs:?} are not query, key and value, and a number for each key or none"
+                ));
+            }
+        };
+        let of_grid = |tokens: usize, grid: &[usize]| {
+            !grid.contains(&0) && elements(grid).is_some_and(|places| tokens == places + 1)
+        };
         let features = match (query, key) {
             (&[q, features], &[k, width])
                 if width == features && key == value && of_grid(q, queries) && of_grid(k, keys) =>
@@ -67,7 +80,7 @@ impl GraphOperation for PooledAttention {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::Slice;
+    use crate::op::{Reshape, Slice};
     use crate::{GraphBuilder, Init};
 
     #[test]
@@ -98,5 +111,17 @@ mod tests {
         }
         let attention = PooledAttention { heads: 2, queries: [1, 3, 4], keys: [1, 2, 2], tables };
         assert!(builder.add("values", attention, &[query, key, query]).is_err());
+        assert!(builder.add("two", attention, &[query, key]).is_err());
+        let numbers = builder.add("flat", Reshape(vec![13 * 8]), &[query]).unwrap();
+        let mut first =
+            |end| builder.add(&format!("{end}"), Slice { axis: 0, start: 0, end }, &[numbers]).unwrap();
+        let (five, four) = (first(5), first(4));
+        assert!(builder.add("numbers", attention, &[query, key, key, four]).is_err());
+        let tables = tables.map(|table| {
+            let name = format!("other{}", table.rows);
+            let values = builder.parameter(&name, &[table.rows, 4], Init::Constant(0.0), false).unwrap();
+            RelativeTable { values, ..table }
+        });
+        builder.add("subset", PooledAttention { tables, ..attention }, &[query, key, key, five]).unwrap();
     }
 }

@@ -20,7 +20,7 @@ pub use convnext::{ConvNext, ConvNextSize, convnext};
 pub use deeplab::deeplab_v3_plus;
 pub use library_names::LibraryNames;
 pub use mobilenet::mobilenet_v2;
-pub use mvit::{MvitSize, mvit_v2};
+pub use mvit::{MvitSize, mvit_v2, mvit_v2_on_subsets};
 pub use psp_net::psp_net;
 pub use resnet::{ResNet, resnet};
 pub use small_cnn::small_cnn;

@@ -53,6 +53,8 @@ const WIDER: usize = 4;
 #[derive(Clone, Copy)]
 struct Tokens {
     node: NodeId,
+    /// The shares of the tokens, if the model is of a subset of them.
+    shares: Option<NodeId>,
     grid: [usize; 3],
     /// The size that torchvision assumes for the grid when it sizes tables: it rounds down when it halves an odd size.
     counted: [usize; 3],
@@ -77,8 +79,48 @@ struct Block {
 /// and its width are less than 32 pixels.
 pub fn mvit_v2(size: MvitSize, input_shape: &[usize], classes: usize) -> Result<Graph, GraphError> {
     let mut builder = GraphBuilder::new(input_shape);
+    let clip = builder.input();
+    let output = classified(&mut builder, size, (clip, None), classes)?;
+    builder.finish(output, CLASSIFIER_LOSS)
+}
+
+/// The same model on a subset of the patches, which every sample tells. It has the parameters of [`mvit_v2`].
+///
+/// Nobody attends to a key of which no patch of the subset was pooled. A patch that is not in the subset is still there for the filters that
+/// pool its neighbours, so what it shows must be blank.
+///
+/// # Shapes
+/// A sample is a vector: the clip, then a number for the class token, then one for each patch, time after time and row by row. Those of the
+/// class token and of patches in the subset are positive; the others are zero.
+///
+/// # Errors
+/// Those of [`mvit_v2`].
+pub fn mvit_v2_on_subsets(
+    size: MvitSize,
+    input_shape: &[usize],
+    classes: usize,
+) -> Result<Graph, GraphError> {
+    let values: usize = input_shape.iter().product();
+    let patches: usize =
+        input_shape.iter().skip(1).zip(PATCH_STRIDE).map(|(size, stride)| size / stride).product();
+    let end = values + 1 + patches;
+    let mut builder = GraphBuilder::new(&[end]);
     let b = &mut builder;
-    let mut tokens = patches(b, input_shape)?;
+    let clip = b.add("clip.flat", Slice { axis: 0, start: 0, end: values }, &[b.input()])?;
+    let clip = b.add("clip", Reshape(input_shape.to_vec()), &[clip])?;
+    let shares = b.add("shares", Slice { axis: 0, start: values, end }, &[b.input()])?;
+    let output = classified(b, size, (clip, Some(shares)), classes)?;
+    builder.finish(output, CLASSIFIER_LOSS)
+}
+
+/// What the model says about a clip, or about the patches that have a share in it.
+fn classified(
+    b: &mut GraphBuilder,
+    size: MvitSize,
+    (clip, shares): (NodeId, Option<NodeId>),
+    classes: usize,
+) -> Result<NodeId, GraphError> {
+    let mut tokens = Tokens { shares, ..patches(b, clip)? };
     let mut index = 0;
     for (stage, blocks) in size.stages().into_iter().enumerate() {
         for first in (0..blocks).map(|block| block == 0) {
@@ -92,14 +134,14 @@ pub fn mvit_v2(size: MvitSize, input_shape: &[usize], classes: usize) -> Result<
     let x = b.add("class.row", Slice { axis: 0, start: 0, end: 1 }, &[tokens.node])?;
     let x = super::flatten(b, "class", x)?;
     let x = b.layer_norm("norm", x, EPS)?;
-    let x = b.linear("head.1", x, classes, WEIGHTS, ZERO)?;
-    builder.finish(x, CLASSIFIER_LOSS)
+    b.linear("head.1", x, classes, WEIGHTS, ZERO)
 }
 
 /// The class token followed by the tokens of all patches, which overlap.
-fn patches(b: &mut GraphBuilder, input_shape: &[usize]) -> Result<Tokens, GraphError> {
+fn patches(b: &mut GraphBuilder, clip: NodeId) -> Result<Tokens, GraphError> {
     const PATCHES: &str = "conv_proj";
     const CLASS: &str = "pos_encoding.class_token";
+    let input_shape = b.shape(clip).to_vec();
     let whole = |(size, stride): (&usize, usize)| size.is_multiple_of(stride);
     if input_shape.len() != 4 || !input_shape[1..].iter().zip(PATCH_STRIDE).all(whole) {
         let reason = format!("a clip of shape {input_shape:?} is not made of patches of {PATCH_STRIDE:?}");
@@ -114,13 +156,13 @@ fn patches(b: &mut GraphBuilder, input_shape: &[usize]) -> Result<Tokens, GraphE
     let fan_in = input_shape[0] * window.taps();
     let mut spec = ConvSpec::new(HEAD, window).bias();
     (spec.init, spec.bias_init) = (Init::UniformFanIn, Init::UniformInverseRoot(fan_in));
-    let x = b.conv(PATCHES, b.input(), spec)?;
+    let x = b.conv(PATCHES, clip, spec)?;
     let grid = [1, 2, 3].map(|axis| b.shape(x)[axis]);
     let x = as_tokens(b, "patches", x)?;
     let class = b.parameter(CLASS, &[HEAD], WEIGHTS, false)?;
     let class = as_rows(b, CLASS, class, [1, HEAD])?;
     let node = b.add("tokens", Concat { axis: 0 }, &[class, x])?;
-    Ok(Tokens { node, grid, counted: grid })
+    Ok(Tokens { node, shares: None, grid, counted: grid })
 }
 
 /// Turns the positions of a clip into tokens, with their channels as features.
@@ -175,19 +217,19 @@ impl Block {
         let at = |part: &str| format!("{name}.{part}");
         let features = self.heads * HEAD;
         let qkv = b.linear(&at("qkv"), tokens.node, 3 * features, WEIGHTS, ZERO)?;
-        let mut part = |index: usize, stride: usize| {
+        let mut part = |index: usize, stride: usize, shares: Option<NodeId>| {
             let letter = ["q", "k", "v"][index];
             let (start, end) = (index * features, (index + 1) * features);
             let node = b.add(&at(letter), Slice { axis: 1, start, end }, &[qkv])?;
-            self.pool(b, &at(&format!("pool_{letter}")), Tokens { node, ..tokens }, stride)
+            self.pool(b, &at(&format!("pool_{letter}")), Tokens { node, shares, ..tokens }, stride)
         };
-        let query = part(0, self.query_stride)?;
-        let (key, value) = (part(1, self.key_stride)?, part(2, self.key_stride)?);
+        let query = part(0, self.query_stride, tokens.shares)?;
+        let (key, value) = (part(1, self.key_stride, tokens.shares)?, part(2, self.key_stride, None)?);
         let side = tokens.counted[1].max(tokens.counted[2]);
         let longest = (side / self.query_stride).max(side / self.key_stride);
         let rows = [tokens.counted[0], longest, longest].map(|places| (2 * places).saturating_sub(1));
-        let inputs = [query.node, key.node, value.node];
-        let x = b.pooled_attention(name, inputs, self.heads, [query.grid, key.grid], rows)?;
+        let inputs: Vec<NodeId> = [query.node, key.node, value.node].into_iter().chain(key.shares).collect();
+        let x = b.pooled_attention(name, &inputs, self.heads, [query.grid, key.grid], rows)?;
         Ok((b.linear(&at("project.0"), x, features, WEIGHTS, ZERO)?, query))
     }
 
@@ -207,7 +249,11 @@ impl Block {
         let node = b.add(name, Reshape(shape), &[x])?;
         let ([frames, height, width], [_, rows, columns]) = (tokens.grid, tokens.counted);
         let grid = [frames, height.div_ceil(stride), width.div_ceil(stride)];
-        Ok(Tokens { node, grid, counted: [frames, rows / stride, columns / stride] })
+        let shares = match tokens.shares {
+            Some(shares) if stride > 1 => Some(pooled_shares(b, name, (shares, tokens.grid), stride)?),
+            same => same,
+        };
+        Ok(Tokens { node, shares, grid, counted: [frames, rows / stride, columns / stride] })
     }
 
     /// Takes the largest value of every window over the tokens after the class token.
@@ -224,6 +270,23 @@ impl Block {
         let x = as_tokens(b, &at("tokens"), x)?;
         b.add(name, Concat { axis: 0 }, &[class, x])
     }
+}
+
+/// The shares of pooled tokens: what is pooled belongs to the subset if anything does that its filter reads in its own frame.
+fn pooled_shares(
+    b: &mut GraphBuilder,
+    name: &str,
+    (shares, [frames, height, width]): (NodeId, [usize; 3]),
+    stride: usize,
+) -> Result<NodeId, GraphError> {
+    let at = |part: &str| format!("{name}.shares.{part}");
+    let places = frames * height * width;
+    let class = b.add(&at("class"), Slice { axis: 0, start: 0, end: 1 }, &[shares])?;
+    let x = b.add(&at("patches"), Slice { axis: 0, start: 1, end: 1 + places }, &[shares])?;
+    let x = b.add(&at("clip"), Reshape(vec![1, frames, height, width]), &[x])?;
+    let x = b.add(&at("pool"), MaxPool(window(stride, [1, 3, 3])), &[x])?;
+    let x = super::flatten(b, &at("pooled"), x)?;
+    b.add(&format!("{name}.shares"), Concat { axis: 0 }, &[class, x])
 }
 
 #[cfg(test)]

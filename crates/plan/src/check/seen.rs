@@ -23,6 +23,9 @@ pub struct Seen {
     pub probability_of_window: Option<f64>,
     /// Views of a record.
     pub views: u32,
+    /// Why the probability is that of the record, where no crop can miss what is protected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<&'static str>,
 }
 
 impl Seen {
@@ -56,6 +59,26 @@ impl Seen {
             },
             probability_of_window: window,
             views: spatial.views(),
+            why: None,
         })
+    }
+
+    /// The answer for a plan without a region, or without a crop: whoever draws a record sees what is protected of it.
+    #[must_use]
+    pub fn always(spatial: &Spatial) -> Self {
+        let of_one_view = spatial.window().map_or(1.0, |window| window.probability());
+        Self {
+            probability: spatial.inclusion_probability(),
+            worst_origin: None,
+            crop_origins: None,
+            hits: None,
+            probability_of_one_view: of_one_view,
+            probability_of_window: spatial.window().map(|window| window.probability()),
+            views: spatial.views(),
+            why: Some(match spatial.protected() {
+                None => "there is no region: every view of a drawn record shows something of it",
+                Some(_) => "there is no crop: every view of a drawn record shows the region",
+            }),
+        }
     }
 }

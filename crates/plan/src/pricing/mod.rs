@@ -9,6 +9,7 @@ mod part;
 mod price;
 mod profile;
 mod promise;
+mod settle;
 mod substituted;
 pub mod sweep;
 pub(crate) mod theorem;

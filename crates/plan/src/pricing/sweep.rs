@@ -1,5 +1,7 @@
 //! Many plans at once: the grid of a sweep, and what a row of it says.
 
+use std::borrow::Cow;
+
 use dapple_geometry::Mask;
 use serde::Serialize;
 
@@ -27,6 +29,12 @@ impl<Value> SweepAxis<Value> {
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.key.flag.unwrap_or(self.key.path)
+    }
+
+    /// The name of the column of its values: that of the key, unless a column of what came out has it.
+    #[must_use]
+    pub fn column(&self, unknown: Option<Unknown>) -> Cow<'static, str> {
+        asked(self.name(), unknown)
     }
 }
 
@@ -160,6 +168,15 @@ impl From<SolvedValue> for SweepMeasure {
     }
 }
 
+/// The name of a column of values that were asked for: `target_epsilon` where another column says which epsilon was reached.
+#[must_use]
+pub fn asked(name: &str, unknown: Option<Unknown>) -> Cow<'_, str> {
+    match measured(unknown).any(|measured| measured == name) {
+        true => Cow::Owned(format!("target_{name}")),
+        false => Cow::Borrowed(name),
+    }
+}
+
 /// The columns that follow those of the axes: the unknown if there is one, and [`MEASURES`].
 pub fn measured(unknown: Option<Unknown>) -> impl Iterator<Item = &'static str> {
     unknown.map(Unknown::name).into_iter().chain(MEASURES)
@@ -194,6 +211,10 @@ mod tests {
         let rows: Vec<String> = rows.iter().map(|row| row.join(" ")).collect();
         assert_eq!(rows, ["1 7", "1 8", "1 9", "2 7", "2 8", "2 9"]);
         assert_eq!(axes[1].name(), "batch");
+        assert_eq!(axes[1].column(None), "batch");
+        let epsilon = SweepAxis::parse("epsilon=1,2").unwrap();
+        assert_eq!(epsilon.column(Some(Unknown::NoiseMultiplier)), "target_epsilon");
+        assert_eq!(axes[1].column(Some(Unknown::Batch)), "target_batch");
     }
 
     #[test]

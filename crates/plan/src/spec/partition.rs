@@ -53,7 +53,7 @@ section! {
         pass: MaskedPass =
             ("how a model sees the private, or the public, part of an image alone", "tokens")
                 .flag("masked-pass", "PASS")
-                .or("tokens for vision transformers, blank for other models");
+                .or("tokens for vision transformers and MViT, pooled for models that take one mean over their features at last, blank for others");
         public_weight: f64 =
             ("the weight of public gradients beside private ones, not for coupled-clipped", "1.0")
                 .or("1");
@@ -65,6 +65,8 @@ words! {
     pub enum MaskedPass {
         /// The tokens of the part are all that it attends to and pools.
         Tokens = "tokens",
+        /// The pixels of the other part show a constant, and its last mean is over the features that lie over the part.
+        Pooled = "pooled",
         /// The pixels of the other part show a constant.
         Blank = "blank",
     }

@@ -18,17 +18,23 @@ const GROUPS: usize = 32;
 /// The models with dropout layers of their own beside which weights lie that these split, where they drop nodes at a rate of one half.
 pub(crate) const EVEN_DROPOUT_MODELS: &str = "vgg-11, vgg-16, mobilenet-v2, psp-net-resnet-18, psp-net-resnet-34, psp-net-resnet-50, psp-net-resnet-101";
 
-/// Which tokens of an image a model sees.
+/// Which places of an image a model sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ModelTokens {
     /// All of them.
     All,
-    /// Those that have a share in it, which every sample tells.
+    /// The tokens that have a share in it, which every sample tells.
     Subset,
+    /// All, but its last mean is over those that have a share in it.
+    Pooled,
 }
 
 /// The windows through which a model reads tokens, if it can be given a subset of them.
 pub(super) fn token_grid(name: &str) -> Option<TokenGrid> {
+    if MvitSize::named(name).is_some() {
+        // Windows of 3 x 7 x 7, which overlap.
+        return TokenGrid::new(7, 4, 3).and_then(|grid| grid.over_frames(3, 2, 1)).ok();
+    }
     let patch = u32::try_from(VisionTransformer::named(name)?.patch).ok()?;
     TokenGrid::patches(patch).ok()
 }
@@ -79,17 +85,9 @@ pub(super) fn architecture(
         let names = names.unwrap_or(model.names);
         let model = VisionTransformer { pooling: pooling(plan), names, ..model };
         return fixed(match tokens {
-            ModelTokens::All => zoo::vision_transformer(model, shape, classes),
+            ModelTokens::All | ModelTokens::Pooled => zoo::vision_transformer(model, shape, classes),
             ModelTokens::Subset => zoo::vision_transformer_on_subsets(model, shape, classes),
         });
-    }
-    if tokens == ModelTokens::Subset {
-        let problem = format!("{name} does not tell the tokens of an image apart");
-        return Err(TrainError::setting(
-            "masked.pass",
-            problem,
-            "give \"blank\", or choose a vision transformer",
-        ));
     }
     if let Some(model) = ConvNext::named(name) {
         let names = names.unwrap_or(model.names);
@@ -97,7 +95,15 @@ pub(super) fn architecture(
     }
     if let Some(size) = MvitSize::named(name) {
         clips(name, shape)?;
-        return fixed(zoo::mvit_v2(size, shape, classes));
+        return fixed(match tokens {
+            ModelTokens::All | ModelTokens::Pooled => zoo::mvit_v2(size, shape, classes),
+            ModelTokens::Subset => zoo::mvit_v2_on_subsets(size, shape, classes),
+        });
+    }
+    if tokens == ModelTokens::Subset {
+        let problem = format!("{name} does not tell the tokens of an image apart");
+        let hint = "give \"pooled\" or \"blank\", or choose a vision transformer or MViT";
+        return Err(TrainError::setting("masked.pass", problem, hint));
     }
     if let Some(Backbone::ResNet(depth)) = name.strip_prefix("psp-net-").and_then(backbone) {
         return Ok(zoo::psp_net(depth, shape, classes, norm)?);

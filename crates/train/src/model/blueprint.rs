@@ -98,10 +98,10 @@ impl Blueprint {
         token_grid(&self.plan.name)
     }
 
-    /// The same model, with the same parameters, on all tokens of an image or on a subset of them.
+    /// The same model, with the same parameters, on all places of an image or on some of them.
     ///
     /// # Errors
-    /// As [`Blueprint::build`], and a model that takes no subsets.
+    /// As [`Blueprint::build`], and a model that is not told apart so.
     pub(crate) fn build_on(
         &self,
         tokens: ModelTokens,
@@ -110,6 +110,12 @@ impl Blueprint {
         label_smoothing: f64,
     ) -> Result<Graph, TrainError> {
         let mut graph = architecture(&self.plan, self.names, shape, classes, tokens)?;
+        if tokens == ModelTokens::Pooled {
+            graph = graph.over_cells().map_err(|_| {
+                let problem = format!("{} takes no mean over its features at last", self.plan.name);
+                TrainError::setting("masked.pass", problem, "give \"blank\", or \"tokens\" for a transformer")
+            })?;
+        }
         if let Some(rate) = self.plan.head_dropout {
             graph = graph.with_head_dropout(rate as f32).map_err(|error| {
                 TrainError::setting("model.head_dropout", error.to_string(), "leave it out")

@@ -43,7 +43,7 @@ pub use among::{resume_among, start_among};
 pub use follow::follow;
 pub use open::{certify, evaluate, evaluate_with};
 pub(crate) use open::{fresh_bytes, hidden_fingerprint, open_run};
-pub use rehearsal::{Completed, Rehearsal, complete};
+pub use rehearsal::{Completed, Rehearsal, complete, complete_without_records};
 
 /// How long a run that was asked to stop may still take promised steps, which would be lost otherwise.
 const PATIENCE: Duration = Duration::from_secs(2);

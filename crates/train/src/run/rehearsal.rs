@@ -1,8 +1,9 @@
 //! Takes a plan's steps in memory, on the caller's own records and model, for experiments on the training itself.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use dapple_data::{Dataset, Opened, PurposeKey, Sampler, SubmodelLaw, open};
+use dapple_data::{DataError, Dataset, Opened, PurposeKey, Sampler, SubmodelLaw, open};
 use dapple_geometry::Mask;
 use dapple_graph::{DropoutUnits, Graph, GraphError, Parameters};
 use dapple_plan::spec::{MaskedPass, ModelSpec, OptimiserSpec, PlanSpec, PredictionModel, TrainSpec};
@@ -18,7 +19,7 @@ use super::shown::ShownPasses;
 use crate::error::TrainError;
 use crate::masked::MaskedPasses;
 use crate::model::Blueprint;
-use crate::prepare::{Prepared, Request, checked, read_from, solve, views};
+use crate::prepare::{Prepared, Request, checked, solve, views};
 use crate::split::TrainedSplit;
 use crate::step::{StepKeys, Trainer};
 
@@ -48,17 +49,35 @@ pub struct Completed {
 /// # Errors
 /// A plan that cannot be trained privately.
 pub fn complete(request: &Request) -> Result<Completed, TrainError> {
+    completed(request, |data, spec, base| match data.origin {
+        RecordOrigin::Caller => Ok(()),
+        _ => dapple_data::fill_in(spec, &*open(data, base)?.train),
+    })
+}
+
+/// As [`complete`], for those who do not look at the records: the data is opened only if the plan leaves something to it, and need not be
+/// there otherwise.
+///
+/// # Errors
+/// As [`complete`].
+pub fn complete_without_records(request: &Request) -> Result<Completed, TrainError> {
+    completed(request, |_, spec, base| dapple_data::fill_in_from(spec, base))
+}
+
+fn completed(
+    request: &Request,
+    fill_in: impl FnOnce(&DataPlan, &mut PlanSpec, &Path) -> Result<(), DataError>,
+) -> Result<Completed, TrainError> {
     let Request { mut spec, base, masks } = request.clone().in_full();
-    let data = DataPlan::check(&spec)?;
-    if data.origin != RecordOrigin::Caller {
-        let records = open(&data, &base)?.train;
-        read_from(&mut spec, &*records);
+    if spec.train.private == Some(false) {
+        let problem = "a run without privacy promises nothing";
+        return Err(TrainError::setting("train.private", problem, "leave it out"));
     }
+    let data = DataPlan::check(&spec)?;
+    fill_in(&data, &mut spec, &base)?;
     solve(&mut spec, &masks)?;
     let (plan, certificate) = checked(&spec, &masks)?;
-    let certificate = certificate.ok_or_else(|| {
-        TrainError::setting("train.private", "a run without privacy promises nothing", "leave it out")
-    })?;
+    let certificate = certificate.expect("the plan is private");
     Ok(Completed {
         data,
         clipping: GradientBound::check(&plan, &spec.train)?,
@@ -165,7 +184,7 @@ impl Rehearsal {
         let (blueprint, classes) = (Blueprint::unread(&training.model), data.train.classes() as usize);
         let prepared = Prepared {
             split: TrainedSplit::of(&training),
-            masked: MaskedPasses::of(&training, &blueprint, &views, classes, &parameters)?,
+            masked: MaskedPasses::of(&training, &blueprint, &views, classes, (&graphs, &parameters))?,
             blueprint,
             notes: Vec::new(),
             ranks: None,

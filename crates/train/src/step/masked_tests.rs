@@ -78,7 +78,7 @@ fn gradient(
 }
 
 /// Models with their ways to see a part, with padding, crops, resizing, mirroring and augmentations.
-const MODELS: [&str; 7] = [
+const MODELS: [&str; 10] = [
     "flip = true\naugment = ['affine degrees=20 translate=0.1', 'sharpness 0:2']----\
      [model]\nname = 'vit-ti-8'\n[pipeline]\nviews = 2\npad = 3\npad_mode = 'reflect'\ncrop = [16, 16]\n",
     "size = [24, 16]\naugment = ['colour-jitter brightness=0.4 saturation=0.2 hue=0.1', 'cutout 4x4']----\
@@ -90,7 +90,12 @@ const MODELS: [&str; 7] = [
     "frames = 4\nflip = true\naugment = ['colour-jitter brightness=0.4 contrast=0.3 saturation=0.2', 'rand-augment 2 9']----\
      [model]\nname = 'small-clip'\n[pipeline]\npad = 2\npad_mode = 'wrap'\nviews = 2\ncrop = [13, 12]\n",
     "frames = 2\nflip = true\nsize = [32, 32]\naugment = ['affine degrees=20', 'equalize p=0.5']----\
-     [model]\nname = 'mvit-v2-s'\n[pipeline]\ncrop = [13, 13]\n",
+     [model]\nname = 'mvit-v2-s'\n[masked]\npass = 'blank'\n[pipeline]\ncrop = [13, 13]\n",
+    "frames = 2\nflip = true\nsize = [32, 32]\naugment = ['affine degrees=20']----\
+     [model]\nname = 'mvit-v2-s'\n[masked]\npass = 'tokens'\n[pipeline]\npad = 2\ncrop = [13, 13]\n",
+    "size = [48, 32]\naugment = ['affine degrees=20', 'rand-augment 2 9']----\
+     [model]\nname = 'resnet-18'\n[masked]\npass = 'pooled'\n[pipeline]\npad = 2\ncrop = [13, 13]\n",
+    "frames = 4\nflip = true\n----[model]\nname = 'small-clip'\n[masked]\npass = 'blank'\n[pipeline]\ncrop = [13, 12]\n",
 ];
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod picture;
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use clap::Args;
@@ -50,7 +51,7 @@ struct Row {
 
 #[derive(Serialize)]
 struct Answer {
-    columns: Vec<&'static str>,
+    columns: Vec<Cow<'static, str>>,
     rows: Vec<Vec<SweepCell>>,
 }
 
@@ -66,8 +67,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.pictures.check()?;
     let axes = arguments.over.iter().map(|text| SweepAxis::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let base = PricingRequest::load(&arguments.common)?;
-    let unknown = arguments.unknown.map(Unknown::from);
     let points = sweep::combinations(&axes)?;
+    // Plans that leave their noise or their steps to epsilon are solved for them, as training would.
+    let unknown = match (arguments.unknown, points.first()) {
+        (Some(name), _) => Some(name.into()),
+        (None, Some(first)) => merged(&base, &axes, first)?.left_to_epsilon(),
+        (None, None) => None,
+    };
     let jobs = points
         .into_iter()
         .map(|values| SweepJob::new(&base, &axes, values, unknown))
@@ -120,12 +126,9 @@ impl SweepJob {
         values: Vec<String>,
         unknown: Option<Unknown>,
     ) -> Result<Self, Failure> {
-        let mut layer = PlanSpec::default();
-        for (axis, value) in axes.iter().zip(&values) {
-            layer.set(axis.key.path, value)?;
-        }
-        let spec = base.spec.merge(&layer);
-        let masks = layer.region.mask.is_some().then(|| load::masks(&spec, Path::new(""))).transpose()?;
+        let spec = merged(base, axes, &values)?;
+        let swept = axes.iter().any(|axis| axis.key.path == "region.mask");
+        let masks = swept.then(|| load::masks(&spec, Path::new(""))).transpose()?;
         let task = match unknown {
             Some(unknown) => Task::Solve(unknown),
             None => {
@@ -154,12 +157,26 @@ impl SweepJob {
     }
 }
 
+/// The plan of a combination.
+fn merged(
+    base: &PricingRequest,
+    axes: &[SweepAxis<String>],
+    values: &[String],
+) -> Result<PlanSpec, PlanError> {
+    let mut layer = PlanSpec::default();
+    for (axis, value) in axes.iter().zip(values) {
+        layer.set(axis.key.path, value)?;
+    }
+    Ok(base.spec.merge(&layer))
+}
+
 fn at(axes: &[SweepAxis<String>], values: &[String], error: PlanError) -> PlanError {
     sweep::at(axes, values, String::clone, error)
 }
 
-fn columns(axes: &[SweepAxis<String>], unknown: Option<Unknown>) -> impl Iterator<Item = &'static str> {
-    axes.iter().map(SweepAxis::name).chain(sweep::measured(unknown))
+fn columns(axes: &[SweepAxis<String>], unknown: Option<Unknown>) -> impl Iterator<Item = Cow<'static, str>> {
+    let given = axes.iter().map(move |axis| axis.column(unknown));
+    given.chain(sweep::measured(unknown).map(Cow::Borrowed))
 }
 
 fn answer(axes: &[SweepAxis<String>], rows: &[Row], unknown: Option<Unknown>) -> Answer {

@@ -8,7 +8,7 @@ use crate::cpu::operation::{
     BackwardItem, BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardItem, ForwardPass, ItemValues,
     LoweredNode, Order,
 };
-use crate::op::softmax::{softmax_rows, softmax_rows_backward};
+use crate::op::softmax::{softmax_rows_backward, softmax_rows_of};
 
 /// Multi-head attention over `rows` queries and `keys` keys.
 #[derive(Debug)]
@@ -65,19 +65,7 @@ impl AttentionKernel {
         let scale = 1.0 / (width as f32).sqrt();
         scores.iter_mut().for_each(|score| *score *= scale);
         let weights = &mut weights[..self.rows * self.keys];
-        // Below every other score, what is left of a token is too little to count in the sum of a row, and is then set to nothing at all.
-        replace_excluded(scores, numbers, f32::MIN);
-        softmax_rows(scores, weights, self.keys);
-        replace_excluded(weights, numbers, 0.0);
-    }
-}
-
-/// Puts a value in the place of the scores, or of the weights, of all tokens whose number is zero.
-fn replace_excluded(rows: &mut [f32], numbers: Option<&[f32]>, by: f32) {
-    let Some(numbers) = numbers else { return };
-    for row in rows.chunks_exact_mut(numbers.len()) {
-        let excluded = row.iter_mut().zip(numbers).filter(|(_, number)| **number == 0.0);
-        excluded.for_each(|(value, _)| *value = by);
+        softmax_rows_of(scores, weights, self.keys, numbers);
     }
 }
 

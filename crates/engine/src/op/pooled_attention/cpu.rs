@@ -8,11 +8,11 @@ use super::terms::{HeadRows, RelativeTerms};
 use crate::cpu::kernel::{Lanes, RowClass};
 use crate::cpu::matrix::{Matrix, identity, product, product_scratch};
 use crate::cpu::operation::{
-    BackwardItem, BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardItem, ForwardPass,
+    BackwardItem, BackwardPass, BackwardReads, CpuKernel, CpuOperation, ForwardItem, ForwardPass, ItemValues,
     LoweredNode, Order,
 };
 use crate::cpu::pointwise;
-use crate::op::softmax::{softmax_rows, softmax_rows_backward};
+use crate::op::softmax::{softmax_rows_backward, softmax_rows_of};
 
 /// How many queries' scores are made together.
 const QUERIES: usize = 128;
@@ -24,6 +24,8 @@ struct PooledAttentionKernel {
     queries: usize,
     keys: usize,
     features: usize,
+    /// Whether another input tells which keys nobody attends to.
+    subset: bool,
     relative: RelativeTerms,
     classes: Vec<RowClass>,
 }
@@ -37,7 +39,8 @@ impl CpuOperation for PooledAttention {
         let ((queries, features), keys) = (node.form.rows(), node.inputs[1].shape[0]);
         let relative = RelativeTerms::new(self, features / self.heads);
         let classes = identity(QUERIES.max(keys).max(relative.most_rows()));
-        Box::new(PooledAttentionKernel { heads: self.heads, queries, keys, features, relative, classes })
+        let (heads, subset) = (self.heads, node.inputs.len() > 3);
+        Box::new(PooledAttentionKernel { heads, queries, keys, features, subset, relative, classes })
     }
 }
 
@@ -55,12 +58,23 @@ struct Room<'a> {
     products: &'a mut [f32],
 }
 
-/// The query, key and value of an item.
-type Sides<'a> = [&'a [f32]; 3];
+/// The query, key and value of an item, and the numbers of the keys if they have any.
+#[derive(Clone, Copy)]
+struct Sides<'a> {
+    q: &'a [f32],
+    k: &'a [f32],
+    v: &'a [f32],
+    numbers: Option<&'a [f32]>,
+}
 
 impl PooledAttentionKernel {
     fn width(&self) -> usize {
         self.features / self.heads
+    }
+
+    fn sides<'a>(&self, values: ItemValues<'a>) -> Sides<'a> {
+        let [q, k, v] = [0, 1, 2].map(|index| values.input(index));
+        Sides { q, k, v, numbers: self.subset.then(|| values.input(3)) }
     }
 
     fn scale(&self) -> f32 {
@@ -115,7 +129,7 @@ impl PooledAttentionKernel {
     fn weights(
         &self,
         lanes: Lanes,
-        [q, k, _]: Sides<'_>,
+        Sides { q, k, numbers, .. }: Sides<'_>,
         (chunk, head): (Range<usize>, usize),
         room: &mut Room<'_>,
     ) {
@@ -132,7 +146,8 @@ impl PooledAttentionKernel {
                 self.relative.add_to_scores(&room.terms[terms], scores);
             }
         }
-        softmax_rows(scores, &mut room.weights[..count * keys], keys);
+        let weights = &mut room.weights[..count * keys];
+        softmax_rows_of(scores, weights, keys, numbers);
     }
 
     /// Adds the gradients of one head, including those of the tables' rows.
@@ -144,7 +159,7 @@ impl PooledAttentionKernel {
         sums: &mut [Option<&mut [f32]>; 3],
         room: &mut Room<'_>,
     ) {
-        let [q, k, v] = sides;
+        let Sides { q, k, v, .. } = sides;
         let (keys, features, width, column) = (self.keys, self.features, self.width(), head * self.width());
         self.terms(lanes, q, head, room);
         for chunk in self.chunks() {
@@ -204,17 +219,17 @@ impl CpuKernel for PooledAttentionKernel {
     fn forward(&self, pass: ForwardPass<'_>) {
         pass.for_items(|item| {
             let ForwardItem { values, y, scratch, .. } = item;
-            let (lanes, sides, mut room) = (values.lanes(), values.inputs(), self.room(scratch));
+            let (lanes, sides, mut room) = (values.lanes(), self.sides(values), self.room(scratch));
             self.relative.gather(values, room.rows);
             y[..self.features].fill(0.0);
-            y[self.features..].copy_from_slice(&sides[0][self.features..]);
+            y[self.features..].copy_from_slice(&sides.q[self.features..]);
             for head in 0..self.heads {
-                self.terms(lanes, sides[0], head, &mut room);
+                self.terms(lanes, sides.q, head, &mut room);
                 for chunk in self.chunks() {
                     self.weights(lanes, sides, (chunk.clone(), head), &mut room);
                     let weights = Matrix::rows(room.weights, self.keys);
                     let shape = (chunk.len(), self.keys, self.width());
-                    let (values, row) = (self.head(sides[2], 0, head), self.features);
+                    let (values, row) = (self.head(sides.v, 0, head), self.features);
                     let found = &mut y[chunk.start * row + head * self.width()..];
                     product(lanes, shape, weights, values, found, row, &self.classes, room.products);
                 }
@@ -225,7 +240,7 @@ impl CpuKernel for PooledAttentionKernel {
     fn backward(&self, pass: BackwardPass<'_>) {
         pass.for_items(|item| {
             let BackwardItem { values, g, mut input_gradients, mut parameter_gradients, scratch } = item;
-            let (lanes, sides, mut room) = (values.lanes(), values.inputs(), self.room(scratch));
+            let (lanes, sides, mut room) = (values.lanes(), self.sides(values), self.room(scratch));
             self.relative.gather(values, room.rows);
             room.rows_gradient.fill(0.0);
             let mut sums = input_gradients.sums::<3>();

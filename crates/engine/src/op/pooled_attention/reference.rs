@@ -52,15 +52,15 @@ fn each_query(heads: usize, queries: usize) -> impl Iterator<Item = (usize, usiz
     (0..heads).flat_map(move |head| (0..queries).map(move |query| (head, query)))
 }
 
-/// The weights that one head of a query gives to each key.
+/// The weights that one head of a query gives to each key: none to keys whose number is zero.
 fn weights(
     op: &PooledAttention,
     rows: &[Vec<RelativeRow>; 3],
     context: &ReferenceContext<'_>,
-    (q, keys): (&[f64], &Tensor),
+    (q, inputs): (&[f64], &[&Tensor]),
     (query, head): (usize, usize),
 ) -> Vec<f64> {
-    let width = q.len();
+    let (width, keys) = (q.len(), inputs[1]);
     let score = |key: usize| {
         let relative = stored(op, rows, (query, key)).map(|(axis, row, factor)| {
             factor * dot(q, &context.parameter(op.tables[axis].values)[row * width..][..width])
@@ -68,6 +68,10 @@ fn weights(
         dot(q, part(keys, key, head, width)) / (width as f64).sqrt() + relative.sum::<f64>()
     };
     let mut scores: Vec<f64> = (0..keys.shape[0]).map(score).collect();
+    if let Some(numbers) = inputs.get(3) {
+        let excluded = scores.iter_mut().zip(&numbers.data).filter(|(_, number)| **number == 0.0);
+        excluded.for_each(|(score, _)| *score = f64::NEG_INFINITY);
+    }
     softmax(&mut scores, keys.shape[0]);
     scores
 }
@@ -77,7 +81,7 @@ impl ReferenceOperation for PooledAttention {
         let (rows, width) = (rows_of_axes(self), y.last() / self.heads);
         for (head, query) in each_query(self.heads, y.shape[0]) {
             let q = part(inputs[0], query, head, width);
-            let weights = weights(self, &rows, context, (q, inputs[1]), (query, head));
+            let weights = weights(self, &rows, context, (q, inputs), (query, head));
             let found = part_mut(y, query, head, width);
             for (key, weight) in weights.iter().enumerate() {
                 add(*weight, part(inputs[2], key, head, width), found);
@@ -101,7 +105,7 @@ impl ReferenceOperation for PooledAttention {
         let mut tables = self.tables.map(|table| vec![0.0; table.rows * width]);
         for (head, query) in each_query(self.heads, g.shape[0]) {
             let (q, upstream) = (part(inputs[0], query, head, width), part(g, query, head, width));
-            let weights = weights(self, &rows, context, (q, inputs[1]), (query, head));
+            let weights = weights(self, &rows, context, (q, inputs), (query, head));
             let found: Vec<f64> =
                 (0..weights.len()).map(|key| dot(upstream, part(inputs[2], key, head, width))).collect();
             let scores = softmax_backward(&weights, &found, weights.len());
@@ -121,6 +125,7 @@ impl ReferenceOperation for PooledAttention {
             }
         }
         let parameters = self.tables.iter().map(|table| table.values).zip(tables).collect();
-        Gradients { inputs: vec![dq, dk, dv], parameters }
+        let numbers = inputs[3..].iter().map(|numbers| Tensor::zeros(&numbers.shape));
+        Gradients { inputs: [dq, dk, dv].into_iter().chain(numbers).collect(), parameters }
     }
 }

@@ -46,8 +46,31 @@ impl CpuKernel for SoftmaxKernel {
     }
 }
 
+/// Takes the softmax of every row of `features` scores; of a subset, if the scores have numbers: those whose number is zero have no weight,
+/// whatever they are, as long as they are finite.
+pub(crate) fn softmax_rows_of(
+    scores: &mut [f32],
+    weights: &mut [f32],
+    features: usize,
+    numbers: Option<&[f32]>,
+) {
+    // Below every other score, what is left of a token is too little to count in the sum of a row, and is then set to nothing at all.
+    replace_excluded(scores, numbers, f32::MIN);
+    softmax_rows(scores, weights, features);
+    replace_excluded(weights, numbers, 0.0);
+}
+
+/// Puts a value in the place of the scores, or of the weights, of all tokens whose number is zero.
+fn replace_excluded(rows: &mut [f32], numbers: Option<&[f32]>, by: f32) {
+    let Some(numbers) = numbers else { return };
+    for row in rows.chunks_exact_mut(numbers.len()) {
+        let excluded = row.iter_mut().zip(numbers).filter(|(_, number)| **number == 0.0);
+        excluded.for_each(|(value, _)| *value = by);
+    }
+}
+
 /// Takes the softmax of every row of `features` values.
-pub(crate) fn softmax_rows(x: &[f32], y: &mut [f32], features: usize) {
+fn softmax_rows(x: &[f32], y: &mut [f32], features: usize) {
     Arch::new().dispatch(SoftmaxRows { x, y, features });
 }
 

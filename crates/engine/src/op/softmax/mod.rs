@@ -7,5 +7,5 @@ mod cpu;
 mod cuda;
 mod reference;
 
-pub(crate) use cpu::{softmax_rows, softmax_rows_backward};
+pub(crate) use cpu::{softmax_rows_backward, softmax_rows_of};
 pub(crate) use reference::{softmax, softmax_backward};

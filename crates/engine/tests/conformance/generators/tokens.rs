@@ -1,7 +1,7 @@
 //! Graphs over tokens, in a row or in grids.
 
-use dapple_graph::op::{Attention, Slice};
-use dapple_graph::{Graph, GraphBuilder, Window};
+use dapple_graph::op::{Activation, Attention, Concat, Mul, Reshape, Slice};
+use dapple_graph::{Graph, GraphBuilder, NodeId, Window};
 use proptest::prelude::*;
 
 use super::{Case, runs};
@@ -44,10 +44,26 @@ pub(crate) fn attention_in_tiles() -> impl Strategy<Value = Case> {
 
 /// Draws queries, keys and values that are pooled with different strides, and tables that have as many rows as there are distances, or not.
 pub(crate) fn pooled_attention() -> impl Strategy<Value = Case> {
+    pooled(false)
+}
+
+/// The same, to those keys alone whose numbers are not zero. Numbers are what the input says in its first column.
+pub(crate) fn pooled_attention_to_some_keys() -> impl Strategy<Value = Case> {
+    pooled(true)
+}
+
+fn pooled(numbered: bool) -> impl Strategy<Value = Case> {
     let window = (1usize..4, 1usize..4, 1usize..3);
     let rows = prop::option::of(prop::array::uniform3(1usize..9));
     ((1usize..3, 1usize..6, 1usize..6), (1usize..4, 1usize..9), window, 1usize..4, rows, runs()).prop_map(
-        |((frames, height, width), (heads, features), (kernel, stride, dilation), key_stride, rows, run)| {
+        move |(
+            (frames, height, width),
+            (heads, features),
+            (kernel, stride, dilation),
+            key_stride,
+            rows,
+            run,
+        )| {
             let grid = [frames, height, width];
             let mut b = GraphBuilder::new(&[1 + frames * height * width, 4]);
             let mut pooled = |name: &str, stride: usize, kernel: usize, dilation: usize| {
@@ -63,10 +79,26 @@ pub(crate) fn pooled_attention() -> impl Strategy<Value = Case> {
             let (key, keys) = pooled("key", key_stride, 3, 1);
             let (value, _) = pooled("value", key_stride, 3, 1);
             let distances = [0, 1, 2].map(|axis: usize| 2 * queries[axis].max(keys[axis]) - 1);
-            let parts = [query, key, value];
+            let mut parts = vec![query, key, value];
+            if numbered {
+                parts.push(numbers(&mut b, 1 + keys.iter().product::<usize>()));
+            }
             let rows = rows.unwrap_or(distances);
-            let x = b.pooled_attention("attention", parts, heads, [queries, keys], rows).unwrap();
+            let x = b.pooled_attention("attention", &parts, heads, [queries, keys], rows).unwrap();
             Case::new(head(b, x, CLASSES).unwrap(), run)
         },
     )
+}
+
+/// A number for each of so many tokens, about half of which are zero, but never the first.
+fn numbers(b: &mut GraphBuilder, count: usize) -> NodeId {
+    let input = b.input();
+    let x = b.add("numbers.column", Slice { axis: 1, start: 0, end: 1 }, &[input]).unwrap();
+    let x = b.add("numbers.rows", Slice { axis: 0, start: 0, end: count }, &[x]).unwrap();
+    let x = b.add("numbers.flat", Reshape(vec![count]), &[x]).unwrap();
+    let first = b.add("numbers.first", Slice { axis: 0, start: 0, end: 1 }, &[x]).unwrap();
+    let first = b.add("numbers.square", Mul, &[first, first]).unwrap();
+    let rest = b.add("numbers.rest", Slice { axis: 0, start: 1, end: count }, &[x]).unwrap();
+    let rest = b.add("numbers.half", Activation::Relu, &[rest]).unwrap();
+    b.add("numbers", Concat { axis: 0 }, &[first, rest]).unwrap()
 }
