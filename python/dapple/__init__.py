@@ -3,6 +3,7 @@
 A `Plan` says what is protected, how records are drawn, what happens to an image, how much noise there is and for how long.
 `account` prices it, `calibrate` solves it for one unknown, `profile` and `sweep` compute curves, and `inclusion_probability` tells
 how likely a crop is to see a private region. Underneath is the algebra of `Pld`; `Rdp` is a second opinion.
+`train` carries a plan out, `resume` goes on after a stop or a crash, `Run` reads what they leave, and `predict` asks the model.
 
 `dapple.torch` draws records and crops as a plan says; `dapple.opacus` trains with Opacus by a plan; `dapple.dp_accounting`
 exchanges distributions with Google's library. Each of these needs its library; this module needs none.
@@ -24,7 +25,9 @@ from dapple._dapple import (
     Plan,
     Pld,
     Rdp,
+    RunCertificate,
     Sampler,
+    TrainingEvent,
     __version__,
     account,
     calibrate,
@@ -32,16 +35,20 @@ from dapple._dapple import (
     inclusion_probability,
     keywords,
     profile,
+    resume,
     sweep,
+    train,
 )
 from dapple.errors import (
     AccountingError,
     DappleError,
     NoTheoremError,
     PlanError,
+    RunError,
     UnreachableError,
     UnsoundPipelineError,
 )
+from dapple.run import Predicted, Run, predict
 from dapple.table import Table
 
 __all__ = [
@@ -54,9 +61,14 @@ __all__ = [
     "Plan",
     "PlanError",
     "Pld",
+    "Predicted",
     "Rdp",
+    "Run",
+    "RunCertificate",
+    "RunError",
     "Sampler",
     "Table",
+    "TrainingEvent",
     "UnreachableError",
     "UnsoundPipelineError",
     "__version__",
@@ -65,6 +77,9 @@ __all__ = [
     "inclusion",
     "inclusion_probability",
     "keywords",
+    "predict",
     "profile",
+    "resume",
     "sweep",
+    "train",
 ]

@@ -3,12 +3,13 @@
 The compiled part of the package `dapple`; import that instead.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, Literal, SupportsFloat, SupportsIndex, TypedDict, final, type_check_only
 
 from typing_extensions import Buffer, Unpack
 
+from dapple.run import Run
 from dapple.table import Table
 
 from _typeshed import SupportsGetItem
@@ -122,7 +123,7 @@ class PlanKeywords(TypedDict, total=False):
     public_weight: float | None
     """the weight of public gradients beside private ones, not for coupled-clipped (default: 1)"""
 
-__all__ = ["__version__", "Calibration", "Certificate", "Inclusion", "Plan", "Pld", "Rdp", "Sampler", "account", "calibrate", "inclusion", "inclusion_probability", "keywords", "profile", "sweep"]
+__all__ = ["__version__", "Calibration", "Certificate", "FederatedCertificate", "FederatedRun", "Inclusion", "LocalTrainer", "Plan", "Pld", "Predictor", "Rdp", "RunCertificate", "Sampler", "TrainingEvent", "account", "calibrate", "certify", "inclusion", "inclusion_probability", "keywords", "plan_of_run", "profile", "resume", "sweep", "train"]
 
 __version__: Final[str]
 """
@@ -135,6 +136,7 @@ class Calibration:
     A plan that was solved for one unknown: the value, the plan with it, and its certificate, whose epsilon is at most the target.
     """
     def __repr__(self, /) -> str: ...
+    def _repr_html_(self, /) -> str: ...
     @property
     def certificate(self, /) -> Certificate:
         """
@@ -289,6 +291,129 @@ class Certificate:
         """
 
 @final
+class FederatedCertificate:
+    """
+    What a federated run promised and what it spent, at the level of clients. `spent` covers every model that the run released, by its ledger.
+    """
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __repr__(self, /) -> str: ...
+    def _repr_html_(self, /) -> str: ...
+    @property
+    def epsilon(self, /) -> float:
+        """
+        An upper bound on epsilon for every model that the run released; 0 before the first round.
+        """
+    @staticmethod
+    def of(folder: str | PathLike[str], /) -> FederatedCertificate:
+        """
+        The certificate of the run in a folder, from its plan and its ledger.
+        """
+    @property
+    def planned(self, /) -> Certificate:
+        """
+        The price of all rounds of the plan.
+        """
+    @property
+    def rounds_spent(self, /) -> int:
+        """
+        Rounds that count as taken.
+        """
+    @property
+    def spent(self, /) -> Certificate | None:
+        """
+        The price of the rounds that count as taken; `None` before the first.
+        """
+    @property
+    def status(self, /) -> str:
+        """
+        Whether the run goes on: `running`, `stopped` or `finished`.
+        """
+    def to_dict(self, /) -> dict[str, Any]:
+        """
+        The fields of the JSON form.
+        """
+    def to_json(self, /) -> str:
+        """
+        The certificate as JSON, as in `certificate.json`.
+        """
+    @property
+    def trust(self, /) -> str:
+        """
+        Whom the clients trust, in words.
+        """
+    @property
+    def warnings(self, /) -> list[str]:
+        """
+        What a reader must know before relying on the certificate.
+        """
+
+@final
+class FederatedRun:
+    """
+    The server's part of a federated run: its ledger, its coins, its clipping and its noise. `dapple.flower.Strategy` is what to use.
+    """
+    def add(self, client: SupportsIndex, update: bytes, /) -> bool:
+        """
+        Clips and adds what a client sends. The answer is false if it was of no use, and added zero.
+        """
+    @property
+    def arrays(self, /) -> list[tuple[str, list[int]]]:
+        """
+        Name and shape of each array of the model, in order.
+        """
+    def certificate(self, /) -> FederatedCertificate:
+        """
+        The certificate of the rounds that count as taken.
+        """
+    @property
+    def clients(self, /) -> int:
+        """
+        Clients that the plan declares.
+        """
+    def finish_round(self, /) -> bytes:
+        """
+        Closes the round: the noisy sum divided by the expected number of clients.
+        """
+    def keep(self, model: bytes, /) -> None:
+        """
+        Keeps the model that follows from the rounds so far.
+        """
+    def promise(self, /, online: SupportsIndex) -> list[int]:
+        """
+        Promises the next round on disk, and then draws its clients, of which `online` are there.
+        """
+    @staticmethod
+    def resume(folder: str | PathLike[str], /) -> FederatedRun:
+        """
+        Goes on with a run that was stopped or killed. Rounds that were promised stay spent.
+        """
+    @property
+    def rounds(self, /) -> int:
+        """
+        Rounds of the plan.
+        """
+    @property
+    def rounds_spent(self, /) -> int:
+        """
+        Rounds that count as taken.
+        """
+    @staticmethod
+    def start(plan: Plan | Mapping[str, Any] | str | PathLike[str], folder: str | PathLike[str], arrays: list[tuple[str, list[int]]], first: bytes, /) -> FederatedRun:
+        """
+        Begins a run in an empty or new folder, for a model of these arrays and values.
+        """
+    def stop(self, /) -> None:
+        """
+        Writes down that the run stops here.
+        """
+    @property
+    def values(self, /) -> bytes:
+        """
+        The values of the model after the last round that was kept, four bytes each.
+        """
+
+@final
 class Inclusion:
     """
     How likely a crop is to see the private region at the region's worst place.
@@ -331,6 +456,37 @@ class Inclusion:
         """
 
 @final
+class LocalTrainer:
+    """
+    A model of the zoo that a client trains with plain gradient descent. It knows nothing of privacy: the server clips and adds the noise.
+
+    `plan` names the model in its section `model`; `shape` is `[channels, height, width]`. Arrays of numbers are bytes, four for each value.
+    """
+    def __new__(cls, /, plan: Plan | Mapping[str, Any] | str | PathLike[str], shape: SupportsGetItem[int, SupportsIndex], classes: SupportsIndex, *, threads: SupportsIndex = 1) -> LocalTrainer: ...
+    def accuracy(self, /, inputs: bytes, labels: SupportsGetItem[int, SupportsIndex]) -> float:
+        """
+        The share of records whose likeliest class is their own.
+        """
+    @property
+    def arrays(self, /) -> list[tuple[str, list[int]]]:
+        """
+        Name and shape of each array that trains, in order.
+        """
+    def set(self, model: bytes, /) -> None:
+        """
+        Takes these values.
+        """
+    def train(self, /, inputs: bytes, labels: SupportsGetItem[int, SupportsIndex], *, steps: SupportsIndex, batch: SupportsIndex, learning_rate: SupportsFloat | SupportsIndex) -> None:
+        """
+        Takes steps of gradient descent on records that are drawn anew for each.
+        """
+    @property
+    def values(self, /) -> bytes:
+        """
+        The values that train: the first weights, or those that were set or trained last.
+        """
+
+@final
 class Plan:
     """
     A checked plan: what is protected, how records are drawn, what happens to an image, how much noise there is, and for how long. It is
@@ -356,8 +512,9 @@ class Plan:
         A plan is pickled as its text and the pixels of its masks.
         """
     def __repr__(self, /) -> str: ...
+    def _repr_html_(self, /) -> str: ...
     @staticmethod
-    def _restore(text: str, masks: list[tuple[tuple[int, int], bytes]]) -> Plan: ...
+    def _restore(text: str, masks: list[tuple[tuple[int, int], bytes]], base: str | PathLike[str]) -> Plan: ...
     def account(self, /, *, precision: SupportsFloat | SupportsIndex = 0.001) -> Certificate:
         """
         Prices the plan, as `dapple.account` does.
@@ -512,6 +669,11 @@ class Pld:
     >>> lower <= upper == run.epsilon(1e-5)
     True
     """
+    def __repr__(self, /) -> str: ...
+    def _repr_html_(self, /) -> str:
+        """
+        A table of epsilon at usual deltas.
+        """
     def compose(self, /, other: Pld) -> Pld:
         """
         Both mechanisms on the same data. The second may be chosen after seeing what the first gave.
@@ -594,6 +756,27 @@ class Pld:
         """
 
 @final
+class Predictor:
+    """
+    The newest model of a run, ready to be asked. Opening it reads the plan and the weights, never the data; `dapple.predict` and
+    `Run.predict` are what to use.
+    """
+    def __new__(cls, folder: str | PathLike[str], /, *, set: Mapping[str, Any] | None = None) -> Predictor: ...
+    @property
+    def classes(self, /) -> list[str]:
+        """
+        The names of the classes, in the order of the model's outputs.
+        """
+    def file(self, path: str | PathLike[str], /) -> list[float] | tuple[int, int, bytes]:
+        """
+        Asks about a picture, or a clip for a model of clips.
+        """
+    def pixels(self, width: SupportsIndex, height: SupportsIndex, channels: SupportsIndex, pixels: SupportsGetItem[int, SupportsIndex], /) -> list[float] | tuple[int, int, bytes]:
+        """
+        Asks about an image of bytes, `[height, width, channels]`.
+        """
+
+@final
 class Rdp:
     """
     The Rényi divergences of a mechanism as a function of their order: a second opinion that shares no code with `Pld`.
@@ -638,6 +821,59 @@ class Rdp:
         """
 
 @final
+class RunCertificate:
+    """
+    What a run promised and what it spent. `spent` covers every value that the run has released, by its ledger.
+    """
+    def __eq__(self, value: object, /) -> bool: ...
+    def __ne__(self, value: object, /) -> bool: ...
+    def __repr__(self, /) -> str: ...
+    def _repr_html_(self, /) -> str: ...
+    @property
+    def epsilon(self, /) -> float | None:
+        """
+        An upper bound on epsilon for everything that the run released: 0 before the first step, `None` without privacy.
+        """
+    @property
+    def planned(self, /) -> Certificate | None:
+        """
+        The price of the whole plan; `None` without privacy.
+        """
+    @property
+    def private(self, /) -> bool:
+        """
+        Whether gradients were clipped and noised; if not, nothing is guaranteed.
+        """
+    @property
+    def spent(self, /) -> Certificate | None:
+        """
+        The price of the steps that count as taken; `None` before the first step, and without privacy.
+        """
+    @property
+    def status(self, /) -> str:
+        """
+        Whether the run goes on: `running`, `stopped` or `finished`.
+        """
+    @property
+    def steps_spent(self, /) -> int:
+        """
+        Steps that count as taken.
+        """
+    def to_dict(self, /) -> dict[str, Any]:
+        """
+        The fields of the JSON form.
+        """
+    def to_json(self, /) -> str:
+        """
+        The certificate as JSON, as in `certificate.json`.
+        """
+    @property
+    def warnings(self, /) -> list[str]:
+        """
+        What a reader must know before relying on the certificate.
+        """
+
+@final
 class Sampler:
     """
     Draws the records of every step of a plan, exactly as the accountant assumes: Poisson coins of probability batch / records without
@@ -659,6 +895,81 @@ class Sampler:
     def steps(self, /) -> int:
         """
         Steps of the whole plan.
+        """
+
+@final
+class TrainingEvent:
+    """
+    Something that happened in a run. `kind` says what: `begins`, `features`, `step`, `evaluated`, `checkpoint` or `warning`; what does
+    not belong to it is `None`.
+
+    `drawn`, `loss` and `clipped` come straight from private records: show them to whoever may see the data, and to nobody else.
+    """
+    def __repr__(self, /) -> str: ...
+    @property
+    def clipped(self, /) -> float | None:
+        """
+        Share of the records whose gradient was longer than the clip norm. The guarantee does not cover this number.
+        """
+    @property
+    def drawn(self, /) -> int | None:
+        """
+        Records drawn. The guarantee does not cover this number.
+        """
+    def epsilon(self, /) -> float | None:
+        """
+        An upper bound on the epsilon spent by the steps so far; `None` without privacy, and for whatever is no step. It is computed when
+        it is asked for, which takes from a millisecond to a second, and can be asked for only while the callback runs.
+        """
+    @property
+    def kind(self, /) -> str:
+        """
+        What happened.
+        """
+    @property
+    def learning_rate(self, /) -> float | None:
+        """
+        The learning rate of the step.
+        """
+    @property
+    def loss(self, /) -> float | None:
+        """
+        Mean loss of the records drawn; `None` for an empty batch. The guarantee does not cover this number.
+        """
+    @property
+    def measure(self, /) -> str | None:
+        """
+        What was measured on the test set, in words.
+        """
+    @property
+    def planned_epsilon(self, /) -> float | None:
+        """
+        Epsilon of the whole plan, when the run begins; `None` without privacy.
+        """
+    @property
+    def score(self, /) -> float | None:
+        """
+        How good the model was by that measure.
+        """
+    @property
+    def seconds(self, /) -> float | None:
+        """
+        Seconds since the run began or was resumed.
+        """
+    @property
+    def step(self, /) -> int | None:
+        """
+        Steps taken, or records whose features are computed.
+        """
+    @property
+    def steps(self, /) -> int | None:
+        """
+        Steps of the plan, or records of the data set.
+        """
+    @property
+    def text(self, /) -> str | None:
+        """
+        What a user should know: a warning, or the machine that computes.
         """
 
 def account(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, precision: SupportsFloat | SupportsIndex = 0.001, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Certificate:
@@ -684,6 +995,11 @@ def calibrate(solve_for: str, plan: Plan | Mapping[str, Any] | str | PathLike[st
     >>> found = dapple.calibrate("noise_multiplier", epsilon=3, batch=100, records=3000, epochs=10, delta=1e-5)
     >>> found.epsilon <= 3, found.name
     (True, 'noise_multiplier')
+    """
+
+def certify(folder: str | PathLike[str], /) -> RunCertificate:
+    """
+    The certificate of a run folder: what its ledger counts.
     """
 
 def inclusion(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Inclusion:
@@ -716,6 +1032,11 @@ def keywords() -> dict[str, dict[str, str]]:
     'privacy.noise_multiplier'
     """
 
+def plan_of_run(folder: str | PathLike[str], /) -> Plan:
+    """
+    The plan of a run folder, with everything filled in.
+    """
+
 def profile(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, epsilons: Iterable[float] | str | None = None, precision: SupportsFloat | SupportsIndex = 0.001, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Table:
     """
     The privacy profile of a plan: for each epsilon the delta it guarantees, and a lower bound on the exact one.
@@ -729,6 +1050,13 @@ def profile(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, 
     ['epsilon', 'delta', 'delta_lower']
     """
 
+def resume(folder: str | PathLike[str] | Run, /, *, progress: Callable[[TrainingEvent], object] | None = None, budget: str | PathLike[str] | None = None, epsilon_total: SupportsFloat | SupportsIndex | None = None, set: Mapping[str, Any] | None = None) -> Run:
+    """
+    Goes on with a run that was stopped or killed; steps that were promised before stay spent. A run that is complete is left as it is.
+
+    `set` changes settings of speed and memory: `{"performance.threads": 1}`.
+    """
+
 def sweep(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, over: Mapping[str, Iterable[Any] | str], solve_for: str | None = None, precision: SupportsFloat | SupportsIndex = 0.001, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Table:
     """
     Prices a plan for every combination of some values, on all cores. With `solve_for`, solves each plan for that unknown instead.
@@ -740,4 +1068,15 @@ def sweep(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /,
     >>> table = dapple.sweep(over={"batch": [50, 100], "noise_multiplier": [1.0, 2.0]}, records=3000, epochs=10, delta=1e-5)
     >>> table.columns[:3], len(table)
     (['batch', 'noise_multiplier', 'epsilon'], 4)
+    """
+
+def train(plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None, /, *, out: str | PathLike[str], progress: Callable[[TrainingEvent], object] | None = None, budget: str | PathLike[str] | None = None, epsilon_total: SupportsFloat | SupportsIndex | None = None, set: Mapping[str, Any] | None = None, **values: Unpack[PlanKeywords]) -> Run:
+    """
+    Trains a model by a plan, certifies what it spent, and leaves a run folder: what `dapple train` does.
+
+    `plan` is a mapping, the path of a TOML file or a `dapple.Plan`, with sections `data`, `model` and `optimiser`; keywords and `set` are
+    laid over it. Paths in a plan are relative to its file. `out` is a folder that holds no run yet.
+
+    `progress` is called with a `dapple.TrainingEvent` at every event. If it returns `False`, raises, or is interrupted, the run ends in
+    order, ready for `dapple.resume`. `budget` counts the run in a budget, whose total is `epsilon_total`.
     """

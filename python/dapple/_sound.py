@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from opacus.optimizers import DPOptimizer
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -19,6 +20,8 @@ def check_plan(plan: dapple.Plan) -> None:
     sections = plan.to_dict()
     if plan.relation == "masked":
         what = "the masked relation"
+    elif plan.relation == "user":
+        what = "users, whose records must be clipped together"
     elif "partition" in sections:
         what = "submodels"
     elif "phases" in sections:
@@ -32,6 +35,27 @@ def check_plan(plan: dapple.Plan) -> None:
     else:
         return
     raise PlanError(f"Opacus cannot carry out {what}", "take it out of the plan, or train with `dapple train`")
+
+
+def check_optimizer(optimizer: torch.optim.Optimizer, module: torch.nn.Module) -> None:
+    """Refuses optimisers that would use gradients otherwise than once each, clipped and noised."""
+    name = type(optimizer).__name__
+    if isinstance(optimizer, DPOptimizer):
+        raise UnsoundPipelineError(f"a {name} clips and adds noise already", "give the optimiser that it was made of")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise UnsoundPipelineError(
+            f"{name} looks at the records several times a step, and a step is counted once", "use SGD or Adam"
+        )
+    if any(optimizer.state.values()):
+        raise UnsoundPipelineError(
+            f"the {name} has taken steps, and what it remembers of their gradients has no noise", "make a new optimiser"
+        )
+    own = {id(parameter) for parameter in module.parameters()}
+    if any(id(parameter) not in own for group in optimizer.param_groups for parameter in group["params"]):
+        raise UnsoundPipelineError(
+            f"the {name} moves a parameter that is not the module's, whose gradient is neither clipped nor noised",
+            "make the optimiser of module.parameters(), after the module has its last layers and its device",
+        )
 
 
 def check_module(module: torch.nn.Module) -> None:

@@ -12,7 +12,7 @@
 ...     dapple.account(batch=5000, records=3000, epochs=1, noise_multiplier=1.0, delta=1e-5)
 ... except dapple.PlanError as error:
 ...     print(error.hint)
-give a batch of at most 3000, or check --records
+give a batch of at most 3000, or check records
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ __all__ = [
     "DappleError",
     "NoTheoremError",
     "PlanError",
+    "RunError",
     "UnreachableError",
     "UnsoundPipelineError",
 ]
@@ -61,3 +62,7 @@ class AccountingError(DappleError):
 
 class UnreachableError(AccountingError):
     """No value of the unknown meets the target."""
+
+
+class RunError(DappleError):
+    """A run that cannot begin, go on or be read: its folder, its ledger, its weights, or the machine."""

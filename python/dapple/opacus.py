@@ -200,6 +200,7 @@ def make_private(
             "give the clip norm in the plan, or as max_grad_norm",
         )
     _sound.check_module(module)
+    _sound.check_optimizer(optimizer, module)
     _sound.check_dataset(dataset, plan)
     loader = dapple.torch.loader(
         dataset, plan, collate_fn=collate_fn, label_fill=label_fill, seed=seed, **options

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
     import pandas
@@ -23,6 +23,8 @@ class Table:
     >>> table = Table(["crop", "epsilon"], [[50, 0.1], [100, None]])
     >>> table["epsilon"]
     [0.1, None]
+    >>> table[1]
+    {'crop': 100, 'epsilon': None}
     >>> [row["crop"] for row in table]
     [50, 100]
     >>> print(table)
@@ -45,13 +47,23 @@ class Table:
         """The rows as dictionaries."""
         return (dict(zip(self.columns, row)) for row in self.rows)
 
-    def __getitem__(self, column: str) -> list[Any]:
-        """A column by its name."""
+    @overload
+    def __getitem__(self, place: str) -> list[Any]: ...
+    @overload
+    def __getitem__(self, place: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, place: slice) -> Table: ...
+    def __getitem__(self, place: str | int | slice) -> Any:
+        """A column by its name, a row by its number, or some rows as a table by a slice."""
+        if isinstance(place, slice):
+            return Table(self.columns, self.rows[place])
+        if not isinstance(place, str):
+            return dict(zip(self.columns, self.rows[place]))
         try:
-            place = self.columns.index(column)
+            column = self.columns.index(place)
         except ValueError:
-            raise KeyError(column) from None
-        return [row[place] for row in self.rows]
+            raise KeyError(f"there is no column {place!r}, but {', '.join(self.columns)}") from None
+        return [row[column] for row in self.rows]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Table):

@@ -3,9 +3,12 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
+
+import dapple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
@@ -30,7 +33,28 @@ class Cli:
         done = self.run(*words, **keywords)
         assert done.returncode == 2, done.stdout + done.stderr
         message, hint = done.stderr.splitlines()
-        return message.removeprefix("error: "), hint.removeprefix("hint: ")
+        return in_python(message.removeprefix("error: ")), in_python(hint.removeprefix("hint: "))
+
+
+def in_python(text):
+    """A message of the command line, with its flags as keyword arguments."""
+    names = {name.replace("_", "-"): facts["type"] for name, facts in dapple.keywords().items()}
+    names |= dict.fromkeys(["budget", "epsilon-total", "over", "epsilons"], "")
+
+    def keyword(match):
+        flag, space, word = match[1], match[2] or "", match[3] or ""
+        if flag not in names:
+            return match[0]
+        own = flag.replace("-", "_")
+        value = word.rstrip(".")
+        rest = word[len(value) :]
+        if re.fullmatch(r"[0-9.]+(e-?[0-9]+)?", value):
+            return f"{own}={value}{rest}"
+        if value and (value[0].isdigit() or f'"{value}"' in names[flag]):
+            return f'{own}="{value}"{rest}'
+        return own + space + word
+
+    return re.sub(r"(?<![\w-])--([a-z][a-z0-9-]*)(?:( )([\w.-]+))?", keyword, text)
 
 
 def flags(keywords):

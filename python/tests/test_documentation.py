@@ -14,7 +14,7 @@ import pytest
 import dapple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PAGE = ROOT / "docs" / "python.md"
+PAGES = [ROOT / "docs" / "python.md", ROOT / "docs" / "federated.md"]
 
 
 @pytest.mark.parametrize("name", dapple._dapple.__all__)
@@ -31,7 +31,7 @@ def test_compiled_docstrings(name):
     assert runner.failures == 0
 
 
-@pytest.mark.parametrize("name", ["dapple", "dapple.errors", "dapple.table", "dapple.torch", "dapple.dp_accounting"])
+@pytest.mark.parametrize("name", ["dapple", "dapple.errors", "dapple.table", "dapple.run", "dapple.torch", "dapple.dp_accounting"])
 def test_docstrings(name):
     needs = {"dapple.torch": "torch", "dapple.dp_accounting": "dp_accounting"}.get(name)
     if needs:
@@ -40,13 +40,14 @@ def test_docstrings(name):
 
 
 def blocks():
-    """The Python blocks of the page, by the heading they stand under."""
-    heading = None
-    for part in re.finditer(r"^## ([^\n]+)$|^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL):
-        if part[1]:
-            heading = part[1]
-        else:
-            yield heading, part[2]
+    """The Python blocks of the pages, by the heading they stand under."""
+    for page in PAGES:
+        heading = None
+        for part in re.finditer(r"^## ([^\n]+)$|^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+            if part[1]:
+                heading = part[1]
+            else:
+                yield heading, part[2]
 
 
 def sections():
@@ -59,12 +60,12 @@ def sections():
 @pytest.mark.parametrize("heading", sections())
 def test_the_page_runs(heading, tmp_path, monkeypatch):
     code = sections()[heading]
-    for library in ("torch", "opacus", "matplotlib", "pandas", "dp_accounting"):
+    for library in ("torch", "opacus", "matplotlib", "pandas", "dp_accounting", "flower"):
         if re.search(rf"^(import|from) (dapple\.)?{library}\b", code, re.MULTILINE):
-            pytest.importorskip(library, reason=f"{library} is not installed")
+            pytest.importorskip("flwr" if library == "flower" else library, reason=f"{library} is not installed")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
-    exec(compile(code, f"{PAGE.name}: {heading}", "exec"), {"__name__": "__main__"})
+    exec(compile(code, heading, "exec"), {"__name__": "__main__"})
 
 
 def test_the_page_has_its_examples():

@@ -58,7 +58,7 @@ def test_the_worst_of_several_masks_counts():
     "wrong", [np.zeros(5, bool), np.zeros((2, 2, 2), bool), np.zeros((4, 4), np.float32), np.zeros((4, 4), bool)]
 )
 def test_wrong_masks(wrong):
-    with pytest.raises(dapple.PlanError, match=r"region.mask \(--region-mask\)") as caught:
+    with pytest.raises(dapple.PlanError, match=r"region.mask \(region_mask\)") as caught:
         dapple.inclusion(region_mask=wrong, image=(4, 4), crop=(2, 2))
     assert caught.value.hint
 

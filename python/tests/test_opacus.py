@@ -190,11 +190,32 @@ def test_crops_of_another_plan_are_refused():
     private(dataset=dapple.torch.CroppedDataset(records(), own))
 
 
-@pytest.mark.parametrize("change", [dict(views=2), dict(pixel_noise=2.0), dict(records_per_clip=2), dict(relation="masked"), dict(submodels=2, relation="add-remove")])
+@pytest.mark.parametrize("change", [dict(views=2), dict(pixel_noise=2.0), dict(records_per_clip=2), dict(relation="masked"), dict(relation="user"), dict(submodels=2, relation="add-remove")])
 def test_plans_that_opacus_cannot_carry_out(change):
     with pytest.raises(dapple.PlanError, match="Opacus cannot carry out") as caught:
         private(plan=dapple.Plan(PLAN, **change))
     assert caught.value.hint
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_optimisers_that_are_not_one_step_of_the_module_are_refused():
+    module, plan = small_cnn(), dapple.Plan(**PLAN)
+
+    def refused(optimizer, words):
+        with pytest.raises(dapple.UnsoundPipelineError, match=words) as caught:
+            dapple.opacus.make_private(module, optimizer, records(), plan, max_grad_norm=1.0)
+        assert caught.value.hint
+
+    refused(torch.optim.SGD(small_cnn().parameters(), lr=0.1), "not the module's")
+    refused(torch.optim.LBFGS(module.parameters()), "several times a step")
+    refused(private().optimizer, "adds noise already")
+    moved = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+    module(records()[0][0][None, :, :16, :16]).sum().backward()
+    moved.step()
+    refused(moved, "has taken steps")
+    # Part of a module may train.
+    last = list(module.parameters())[-2:]
+    dapple.opacus.make_private(module, torch.optim.SGD(last, lr=0.1), records(), plan, max_grad_norm=1.0)
 
 
 def test_the_clip_norm_is_given_once():

@@ -9,7 +9,7 @@ import dapple
 
 
 def test_one_typed_wheel_serves_every_python():
-    wheel = importlib.metadata.distribution("dapple")
+    wheel = importlib.metadata.distribution("dapple-dp")
     files = {str(file) for file in wheel.files}
     assert {"dapple/py.typed", "dapple/_dapple.pyi"} <= files
     assert any(re.fullmatch(r"dapple/_dapple(\.abi3)?\.(so|pyd)", file) for file in files)
@@ -18,7 +18,7 @@ def test_one_typed_wheel_serves_every_python():
 
 
 def test_the_accountant_needs_no_other_package():
-    needs = importlib.metadata.requires("dapple")
+    needs = importlib.metadata.requires("dapple-dp")
     assert needs and all("extra ==" in need for need in needs)
     script = (
         "import sys, dapple\n"

@@ -66,7 +66,7 @@ def test_phases():
         (dict(zzzzzz=3), "unknown key `zzzzzz`", "keywords are the flags .*"),
         (dict(set={"sampling.batchs": 1}), "unknown key `sampling.batchs`", "did you mean batch\\?"),
         (dict(set={"sampling": {"batchs": 1}}), "unknown key `sampling.batchs`", "did you mean sampling.batch\\?"),
-        (dict(batch=object()), r"sampling.batch \(--batch\): a Python .* is no value of a plan", "it is the number of .*"),
+        (dict(batch=object()), r"sampling.batch \(batch\): a Python .* is no value of a plan", "it is the number of .*"),
         (dict(crop=(1, 2, 3)), "pipeline.crop .*", ".*"),
         (dict(precision=7), None, None),
     ],

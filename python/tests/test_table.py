@@ -49,9 +49,9 @@ def test_pandas(table, monkeypatch):
 
 
 def test_a_sweep_that_is_wrong_somewhere_computes_nothing():
-    with pytest.raises(dapple.PlanError, match=r"at batch=5000, views=2: sampling.batch \(--batch\)") as caught:
+    with pytest.raises(dapple.PlanError, match=r"at batch=5000, views=2: sampling.batch \(batch\)") as caught:
         dapple.sweep(over={"batch": [100, 5000], "views": [2]}, **{**RECORDS, "batch": 1})
-    assert caught.value.hint == "give a batch of at most 3000, or check --records"
+    assert caught.value.hint == "give a batch of at most 3000, or check records"
     with pytest.raises(dapple.PlanError, match="more than 100000"):
         dapple.sweep(over={"batch": range(1, 1001), "epochs": range(1, 1001)}, **RECORDS)
     with pytest.raises(dapple.PlanError, match="nothing to solve for"):

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::certificate::PyCertificate;
 use crate::errors::Raise;
+use crate::html;
 use crate::plan::PyPlan;
 use crate::request::PlanRequest;
 
@@ -21,7 +22,7 @@ impl Calibration {
     /// The answer to a request, as Python objects.
     pub(crate) fn new(py: Python<'_>, request: PlanRequest, found: Calibrated) -> PyResult<Self> {
         let Calibrated { solved, plan, certificate, .. } = found;
-        let PlanRequest { mut spec, masks, .. } = request;
+        let PlanRequest { mut spec, masks, base, .. } = request;
         // A size is solved for as a whole, and replaces whatever the plan says of it, as a flag replaces what a file says.
         let written = match (solved.size, solved.value) {
             (Some(size), _) => size.to_string(),
@@ -31,7 +32,23 @@ impl Calibration {
         let mut layer = PlanSpec::default();
         layer.set(solved.name, &written).map_err(|error| error.raise(py))?;
         spec = spec.merge(&layer);
-        Ok(Self { solved, certificate, plan: Py::new(py, PyPlan::known(spec, masks, plan))? })
+        Ok(Self {
+            solved,
+            certificate,
+            plan: Py::new(py, PyPlan::known(PlanRequest::with_masks(spec, masks).based(base), plan))?,
+        })
+    }
+}
+
+impl Calibration {
+    /// The value as people read it.
+    fn shown(&self) -> String {
+        match (self.solved.size, self.solved.value) {
+            (Some(size), _) => format!("({}, {})", size.x, size.y),
+            (None, SolvedValue::Whole(value)) => value.to_string(),
+            // Real values are noise multipliers, for which rounding up is the safe side.
+            (None, SolvedValue::Real(value)) => number::up(value, 5),
+        }
     }
 }
 
@@ -98,12 +115,10 @@ impl Calibration {
     }
 
     fn __repr__(&self) -> String {
-        let value = match (self.solved.size, self.solved.value) {
-            (Some(size), _) => format!("({}, {})", size.x, size.y),
-            (None, SolvedValue::Whole(value)) => value.to_string(),
-            // Real values are noise multipliers, for which rounding up is the safe side.
-            (None, SolvedValue::Real(value)) => number::up(value, 5),
-        };
-        format!("Calibration({}={value}, epsilon={})", self.name(), number::up(self.epsilon(), 4))
+        format!("Calibration({}={}, epsilon={})", self.name(), self.shown(), number::up(self.epsilon(), 4))
+    }
+
+    fn _repr_html_(&self) -> String {
+        html::calibration(&self.name(), self.shown(), &self.certificate)
     }
 }

@@ -1,9 +1,12 @@
-//! Raises errors as Python exceptions, with the same words and hints as on the command line.
+//! Raises errors as Python exceptions, with the words and hints of the command line, in which flags are keyword arguments.
 
 use dapple_data::DataError;
 use dapple_geometry::GeometryError;
 use dapple_plan::PlanError;
+use dapple_train::TrainError;
 use pyo3::prelude::*;
+
+use crate::words::in_python;
 
 /// The exceptions of `dapple.errors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +16,7 @@ pub(crate) enum Class {
     UnsoundPipeline,
     Accounting,
     Unreachable,
+    Run,
 }
 
 impl Class {
@@ -23,6 +27,7 @@ impl Class {
             Self::UnsoundPipeline => "UnsoundPipelineError",
             Self::Accounting => "AccountingError",
             Self::Unreachable => "UnreachableError",
+            Self::Run => "RunError",
         }
     }
 
@@ -50,9 +55,9 @@ pub(crate) fn raise(py: Python<'_>, class: Class, message: &str, hint: Option<&s
     }
 }
 
-/// Brings a message to one line, as on the command line.
+/// Brings a message to one line, as on the command line, and to Python's words.
 fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    in_python(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// An error that has a Python exception.
@@ -70,5 +75,16 @@ impl Raise for PlanError {
 impl Raise for DataError {
     fn raise(self, py: Python<'_>) -> PyErr {
         raise(py, Class::Plan, &self.to_string(), self.hint().as_deref())
+    }
+}
+
+impl Raise for TrainError {
+    fn raise(self, py: Python<'_>) -> PyErr {
+        let class = match &self {
+            Self::Plan(error) => Class::of(error),
+            Self::Data(_) | Self::Setting { .. } => Class::Plan,
+            _ => Class::Run,
+        };
+        raise(py, class, &self.to_string(), self.hint().as_deref())
     }
 }

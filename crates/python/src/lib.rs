@@ -10,19 +10,25 @@
 mod calibration;
 mod certificate;
 mod errors;
+mod event;
+mod federated;
 mod html;
 mod inclusion;
 mod keywords;
 mod mask;
 mod plan;
 mod pld;
+mod predictor;
 mod rdp;
 mod request;
+mod run_certificate;
 mod sampler;
 mod sweep;
 mod table;
+mod train;
 mod values;
 mod verbs;
+mod words;
 mod worker;
 
 /// The compiled part of the package `dapple`; import that instead.
@@ -33,6 +39,10 @@ mod _dapple {
     #[pymodule_export]
     use crate::certificate::PyCertificate;
     #[pymodule_export]
+    use crate::event::TrainingEvent;
+    #[pymodule_export]
+    use crate::federated::{PyFederatedCertificate, PyFederatedRun, PyLocalTrainer};
+    #[pymodule_export]
     use crate::inclusion::{Inclusion, inclusion, inclusion_probability};
     #[pymodule_export]
     use crate::keywords::keywords;
@@ -41,11 +51,17 @@ mod _dapple {
     #[pymodule_export]
     use crate::pld::PyPld;
     #[pymodule_export]
+    use crate::predictor::PyPredictor;
+    #[pymodule_export]
     use crate::rdp::PyRdp;
+    #[pymodule_export]
+    use crate::run_certificate::PyRunCertificate;
     #[pymodule_export]
     use crate::sampler::Sampler;
     #[pymodule_export]
     use crate::sweep::sweep;
+    #[pymodule_export]
+    use crate::train::{certify, plan_of_run, resume, train};
     #[pymodule_export]
     use crate::verbs::{account, calibrate, profile};
 

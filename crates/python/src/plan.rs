@@ -1,6 +1,6 @@
 //! The class `Plan`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dapple_geometry::{CropDistribution, Mask, Operation, PaddingMode, Size};
@@ -10,6 +10,7 @@ use pyo3::types::{PyBytes, PyDict, PyMapping, PyType};
 
 use crate::certificate::PyCertificate;
 use crate::errors::Raise;
+use crate::html;
 use crate::pld::PyPld;
 use crate::request::PlanRequest;
 use crate::verbs::{self, precision_of};
@@ -53,8 +54,8 @@ impl PyPlan {
     }
 
     /// A plan that was checked elsewhere.
-    pub(crate) fn known(spec: PlanSpec, masks: Vec<Mask>, plan: Plan) -> Self {
-        Self { request: Arc::new(PlanRequest::with_masks(spec, masks)), plan: Arc::new(plan) }
+    pub(crate) fn known(request: PlanRequest, plan: Plan) -> Self {
+        Self { request: Arc::new(request), plan: Arc::new(plan) }
     }
 
     /// The padding right before the crop.
@@ -295,17 +296,21 @@ impl PyPlan {
         )
     }
 
+    fn _repr_html_(&self) -> String {
+        html::plan(&self.plan)
+    }
+
     /// A plan is pickled as its text and the pixels of its masks.
     #[pyo3(signature = () -> "tuple[Any, ...]")]
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         let masks = self.request.masks.iter();
         let masks = masks.map(|mask| (pair(mask.size()), PyBytes::new(py, mask.bytes()))).collect();
-        Ok((PyType::new::<Self>(py).getattr("_restore")?, (self.to_toml(), masks)))
+        Ok((PyType::new::<Self>(py).getattr("_restore")?, (self.to_toml(), masks, self.request.base.clone())))
     }
 
     #[staticmethod]
-    #[pyo3(signature = (text, masks: "list[tuple[tuple[int, int], bytes]]"))]
-    fn _restore(py: Python<'_>, text: &str, masks: Vec<PackedMask<'_>>) -> PyResult<Self> {
+    #[pyo3(signature = (text, masks: "list[tuple[tuple[int, int], bytes]]", base: "str | PathLike[str]"))]
+    fn _restore(py: Python<'_>, text: &str, masks: Vec<PackedMask<'_>>, base: PathBuf) -> PyResult<Self> {
         let spec = PlanSpec::from_toml(text).map_err(|error| error.raise(py))?;
         let unpack = |((width, height), bytes): PackedMask<'_>| {
             let wrong = |error: dapple_geometry::GeometryError| {
@@ -315,12 +320,12 @@ impl PyPlan {
             Mask::from_bytes(size, bytes.as_bytes().to_vec()).map_err(wrong)
         };
         let masks = masks.into_iter().map(unpack).collect::<PyResult<_>>()?;
-        Self::check(py, PlanRequest::with_masks(spec, masks))
+        Self::check(py, PlanRequest::with_masks(spec, masks).based(base))
     }
 }
 
 /// The function that restores a pickled plan, and its arguments.
-type Reduced<'py> = (Bound<'py, PyAny>, (String, Vec<PackedMask<'py>>));
+type Reduced<'py> = (Bound<'py, PyAny>, (String, Vec<PackedMask<'py>>, PathBuf));
 
 /// A mask's width and height, and its pixels.
 type PackedMask<'py> = ((u32, u32), Bound<'py, PyBytes>);

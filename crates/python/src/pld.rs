@@ -3,12 +3,21 @@
 use std::sync::Arc;
 
 use dapple_accounting::{AccountingError, Bracket, BracketPrecision, GivenLosses, Pld};
-use dapple_plan::PlanError;
+use dapple_plan::{PlanError, number};
 use pyo3::prelude::*;
 
 use crate::errors::{self, Class, Raise};
 use crate::verbs::{numbers, precision_of};
-use crate::worker;
+use crate::{html, worker};
+
+/// Where a notebook shows epsilon, in how many words, and how precisely.
+const SHOWN_DELTAS: [(f64, &str); 4] = [
+    (1e-3, "epsilon at delta 1e-3, at most"),
+    (1e-5, "epsilon at delta 1e-5, at most"),
+    (1e-7, "epsilon at delta 1e-7, at most"),
+    (1e-9, "epsilon at delta 1e-9, at most"),
+];
+const SHOWN_PRECISION: f64 = 0.01;
 
 /// The privacy-loss distribution of a mechanism. It is made from one step, composed, and asked for epsilon, delta or a whole profile.
 /// Every answer is an upper bound that counts everything: discretisation, truncation and rounding.
@@ -213,6 +222,26 @@ impl PyPld {
     fn trade_off(&self, py: Python<'_>, alphas: &Bound<'_, PyAny>, precision: f64) -> PyResult<Vec<f64>> {
         let alphas = numbers(alphas)?;
         self.ask(py, precision, move |pld, precision| pld.trade_off(&alphas, precision))
+    }
+
+    fn __repr__(&self) -> &'static str {
+        match self.0.is_symmetric() {
+            true => "<Pld, the same in both directions>",
+            false => "<Pld, one distribution for each direction>",
+        }
+    }
+
+    /// A table of epsilon at usual deltas.
+    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
+        let shown = BracketPrecision { relative: SHOWN_PRECISION };
+        let pld = self.0.clone();
+        let rows = worker::run(py, move |_| {
+            SHOWN_DELTAS.map(|(delta, words)| {
+                let epsilon = pld.epsilon(delta, shown).map(|bracket| number::up(bracket.upper, 4));
+                (words, epsilon.unwrap_or_else(|error| error.to_string()))
+            })
+        })?;
+        Ok(html::table("Privacy-loss distribution", &rows))
     }
 }
 

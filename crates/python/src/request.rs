@@ -23,7 +23,7 @@ pub(crate) struct PlanRequest {
     pub(crate) spec: PlanSpec,
     pub(crate) masks: Vec<Mask>,
     /// The folder that paths start in.
-    base: PathBuf,
+    pub(crate) base: PathBuf,
     checked: Option<Arc<Plan>>,
 }
 
@@ -112,6 +112,11 @@ impl PlanRequest {
         Self { spec, masks, ..Self::default() }
     }
 
+    /// The same request, whose paths start in this folder.
+    pub(crate) fn based(self, base: PathBuf) -> Self {
+        Self { base, ..self }
+    }
+
     /// The same request, for which the checked plan is known.
     pub(crate) fn known(&self, plan: Arc<Plan>) -> Self {
         Self { checked: Some(plan), ..self.clone() }
@@ -122,7 +127,16 @@ impl PlanRequest {
         if layer.is_empty() {
             return Ok(());
         }
-        let spec = layer.spec().map_err(|error| error.raise(py))?;
+        let mut spec = layer.spec().map_err(|error| error.raise(py))?;
+        if !self.base.as_os_str().is_empty() {
+            // What is given here starts in the folder where Python runs. The mask is read at once.
+            spec.each_file(|key, path| {
+                if key.path != mask::KEY {
+                    let full = std::path::absolute(&*path);
+                    *path = full.map_or_else(|_| path.clone(), |full| full.display().to_string());
+                }
+            });
+        }
         let masks = match (layer.masks, &spec.region.mask) {
             (Some(masks), _) => Some(masks),
             (None, Some(name)) => Some(vec![mask::read(py, Path::new(name))?]),

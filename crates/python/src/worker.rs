@@ -1,5 +1,6 @@
 //! Runs long calls without the interpreter's lock, so that interrupts can end them.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
@@ -36,7 +37,7 @@ impl Wanted {
         !self.0.load(Ordering::Relaxed)
     }
 
-    fn drop_it(&self) {
+    pub(crate) fn drop_it(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
@@ -81,37 +82,97 @@ impl CallWorker {
     }
 }
 
+/// What comes back from a job: words on the way, and the answer at the end.
+enum Spoken<M, T> {
+    Word(M),
+    Answer(T),
+}
+
+/// How a job tells the calling thread something on its way.
+pub(crate) struct Teller<M, T>(Sender<Spoken<M, T>>);
+
+impl<M, T> Teller<M, T> {
+    /// Tells it. The answer is false if nobody listens any more.
+    pub(crate) fn tell(&self, word: M) -> bool {
+        self.0.send(Spoken::Word(word)).is_ok()
+    }
+}
+
+/// What an interrupt does to a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Interrupt {
+    /// It is raised at once.
+    AtOnce,
+    /// The job is asked to end in order and waited for; the second interrupt is raised at once.
+    InOrder,
+}
+
 /// Runs a job on a thread of its own while other Python threads go on. An interrupt is raised within [`POLL`]. The job then ends by
 /// itself or at the next place where it asks whether it is still wanted, and its thread ends with it.
 pub(crate) fn run<T: Send + 'static>(
     py: Python<'_>,
     job: impl FnOnce(&Wanted) -> T + Send + 'static,
 ) -> PyResult<T> {
-    let (sender, mut receiver) = mpsc::sync_channel(1);
+    listen(py, Interrupt::AtOnce, move |wanted, _| job(wanted), |_, word: Infallible| match word {})
+}
+
+/// As [`run`], for a job that tells things on its way and must end in order. After an interrupt, or an error of whoever hears it, the job
+/// is asked to end and waited for, and only then is the interrupt or the error raised.
+pub(crate) fn run_in_order<T: Send + 'static, M: Send + 'static>(
+    py: Python<'_>,
+    job: impl FnOnce(&Wanted, &Teller<M, T>) -> T + Send + 'static,
+    hear: impl FnMut(Python<'_>, M) -> PyResult<()>,
+) -> PyResult<T> {
+    listen(py, Interrupt::InOrder, job, hear)
+}
+
+fn listen<T: Send + 'static, M: Send + 'static>(
+    py: Python<'_>,
+    interrupt: Interrupt,
+    job: impl FnOnce(&Wanted, &Teller<M, T>) -> T + Send + 'static,
+    mut hear: impl FnMut(Python<'_>, M) -> PyResult<()>,
+) -> PyResult<T> {
+    let (sender, mut receiver) = mpsc::channel();
     let wanted = Wanted::default();
     let asked = wanted.clone();
     let worker = CallWorker::take()?;
-    let ended = || PyRuntimeError::new_err("the accountant ended without an answer; please report this");
+    let ended = || PyRuntimeError::new_err("the call ended without an answer; please report this");
     let job: WorkerJob = Box::new(move || {
+        let teller = Teller(sender);
+        let answer = job(&asked, &teller);
         // After an interrupt, nobody listens any more.
-        let _ = sender.send(job(&asked));
+        let _ = teller.0.send(Spoken::Answer(answer));
     });
     worker.jobs.send(job).map_err(|_| ended())?;
+    let mut failed: Option<PyErr> = None;
     loop {
-        let (answer, back) = py.detach(move || {
-            let answer = soon(&receiver).map_or_else(|| receiver.recv_timeout(POLL), Ok);
-            (answer, receiver)
+        let (spoken, back) = py.detach(move || {
+            let spoken = soon(&receiver).map_or_else(|| receiver.recv_timeout(POLL), Ok);
+            (spoken, receiver)
         });
         receiver = back;
-        match answer {
-            Ok(answer) => {
+        match spoken {
+            Ok(Spoken::Answer(answer)) => {
                 worker.give_back();
-                return Ok(answer);
+                return failed.map_or(Ok(answer), Err);
             }
-            Err(RecvTimeoutError::Timeout) => {
-                py.check_signals().inspect_err(|_| wanted.drop_it())?;
+            // Whoever failed to hear one word hears no other.
+            Ok(Spoken::Word(word)) if failed.is_none() => {
+                if let Err(error) = hear(py, word) {
+                    wanted.drop_it();
+                    failed = Some(error);
+                }
             }
+            Ok(Spoken::Word(_)) => {}
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(ended()),
+        }
+        if let Err(error) = py.check_signals() {
+            wanted.drop_it();
+            if interrupt == Interrupt::AtOnce || failed.is_some() {
+                return Err(error);
+            }
+            failed = Some(error);
         }
     }
 }

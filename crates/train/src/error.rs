@@ -11,6 +11,7 @@ use dapple_plan::{PlanError, SettingError};
 use dapple_private::StepError;
 
 use crate::budget::BudgetError;
+use crate::federated::FederatedError;
 use crate::ledger::LedgerError;
 
 /// Why a run does not start, go on or finish. The message is one line, and [`TrainError::hint`] says what to do about it.
@@ -110,6 +111,9 @@ pub enum TrainError {
         /// What went wrong.
         source: Box<TrainError>,
     },
+    /// A federated run does not begin or go on.
+    #[error(transparent)]
+    Federated(#[from] FederatedError),
     /// The plan is wrong or cannot be priced.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -181,6 +185,7 @@ impl TrainError {
             Self::Setting { hint, .. } => return Some(hint.clone()),
             Self::Ranks { .. } => "all ranks need the same program, plan and files, at the same paths",
             Self::Mpi(source) => return source.hint().map(str::to_owned),
+            Self::Federated(source) => source.hint(),
             Self::Step { source, .. } => return source.hint(),
             Self::Plan(source) => return source.hint(),
             Self::Data(source) => return source.hint(),

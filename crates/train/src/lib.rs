@@ -49,6 +49,7 @@ mod digest;
 mod error;
 mod evaluation;
 mod features;
+mod federated;
 mod files;
 mod folder;
 mod inference;
@@ -98,6 +99,10 @@ pub use description::{Answers, ClassDescription, ModelDescription};
 pub use error::TrainError;
 pub use evaluation::{Evaluation, Measure, Overlap, Score};
 pub use features::FeatureShelf;
+pub use federated::{
+    FederatedCertificate, FederatedError, FederatedModel, FederatedRun, LocalSteps, LocalTrainer,
+    certify_federated,
+};
 pub use ledger::{History, Ledger, LedgerEntry, LedgerError, Start, UsedMachine};
 pub use measure::{FeatureExtractor, FeatureSet, KernelDistance, frechet_distance, kernel_distance};
 pub use model::{ModelFacts, models};

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const SECONDS: u64 = 24 * 60 * 60;
 
 /// The day in coordinated universal time, as `2026-01-31`.
-pub(super) fn today() -> String {
+pub(crate) fn today() -> String {
     // A clock before 1970 is wrong, and no number depends on what it says.
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     of_day(seconds / SECONDS)

@@ -12,6 +12,7 @@ use crate::error::one_line;
 use crate::ledger::{History, UsedMachine};
 use crate::terms::{Cost, Terms};
 
+pub(crate) use date::today;
 pub use facts::{FirstWeights, Known, LabelStatus, Origin, RecordLevel, Rounding};
 pub use warning::Warning;
 
@@ -132,7 +133,7 @@ impl RunCertificate {
         Self {
             schema: SCHEMA,
             program_version: VERSION.to_owned(),
-            date: date::today(),
+            date: today(),
             status,
             private: terms.private(),
             warnings: Warning::all(terms, history),

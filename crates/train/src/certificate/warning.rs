@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use dapple_plan::Certificate;
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::History;
@@ -52,20 +53,28 @@ impl Warning {
 
     /// All warnings that hold for a run.
     pub(super) fn all(terms: Terms<'_>, history: &History) -> Vec<Self> {
-        let planned = terms.planned;
-        let holds = |warning: &Self| match warning {
+        let split_off = terms.training.data.origin.splits_records_off();
+        Self::KNOWN.into_iter().filter(|warning| warning.holds(terms.planned, history, split_off)).collect()
+    }
+
+    /// All warnings that hold for a server of clients, whose plan has this price.
+    pub(crate) fn of_server(planned: &Certificate, history: &History) -> Vec<Self> {
+        Self::KNOWN.into_iter().filter(|warning| warning.holds(Some(planned), history, false)).collect()
+    }
+
+    fn holds(&self, planned: Option<&Certificate>, history: &History, split_off: bool) -> bool {
+        match self {
             Self::NotPrivate => planned.is_none(),
             Self::Seeded => history.start().deterministic,
             Self::CutLedger => history.torn(),
             Self::LostSteps => history.lost() > 0,
             Self::LargeDelta => planned.is_some_and(|price| price.delta * price.records as f64 >= 1.0),
-            Self::Validation => terms.training.data.origin.splits_records_off(),
+            Self::Validation => split_off,
             Self::Ranks => planned.is_some() && history.machines().iter().any(|used| used.ranks.is_some()),
             Self::LargeEpsilon => planned.is_some_and(|price| price.epsilon.upper > LARGE_EPSILON),
             Self::CoveredByDelta => planned.is_some_and(|price| price.epsilon.lower == Some(0.0)),
             Self::Other(_) => false,
-        };
-        Self::KNOWN.into_iter().filter(holds).collect()
+        }
     }
 
     /// The warning as a sentence.

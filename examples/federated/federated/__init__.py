@@ -1,0 +1,1 @@
+"""Fashion photographs on two machines, whose owners learn a model together."""
