@@ -147,6 +147,72 @@ pub trait Dataset: Send + Sync {
     }
 }
 
+/// Writes the methods of [`Dataset`] that a data set with something beside its records answers as the records in this field do: all but what
+/// reads a record, its masks and users, and the fingerprint, which each has to say for itself.
+macro_rules! as_its_records {
+    ($records:ident) => {
+        fn len(&self) -> usize {
+            self.$records.len()
+        }
+
+        fn classes(&self) -> u32 {
+            self.$records.classes()
+        }
+
+        fn channels(&self) -> usize {
+            self.$records.channels()
+        }
+
+        fn frames(&self) -> Option<usize> {
+            self.$records.frames()
+        }
+
+        fn image_size(&self) -> Option<dapple_geometry::Size> {
+            self.$records.image_size()
+        }
+
+        fn size_of(&self, record: usize) -> Result<Option<dapple_geometry::Size>, $crate::DataError> {
+            self.$records.size_of(record)
+        }
+
+        fn target_kind(&self) -> $crate::TargetKind {
+            self.$records.target_kind()
+        }
+
+        fn target(&self, record: usize) -> Result<$crate::Target, $crate::DataError> {
+            self.$records.target(record)
+        }
+
+        fn strange_labels(
+            &self,
+            record: usize,
+        ) -> Result<std::collections::BTreeSet<String>, $crate::DataError> {
+            self.$records.strange_labels(record)
+        }
+
+        fn place(&self, record: usize) -> String {
+            self.$records.place(record)
+        }
+
+        fn name(&self, record: usize) -> Option<String> {
+            self.$records.name(record)
+        }
+
+        fn images_fingerprint(&self) -> Result<String, $crate::DataError> {
+            self.$records.images_fingerprint()
+        }
+
+        fn class_names(&self) -> Option<&[String]> {
+            self.$records.class_names()
+        }
+
+        fn palette(&self) -> Option<&[[u8; 3]]> {
+            self.$records.palette()
+        }
+    };
+}
+pub(crate) use as_its_records;
+
 /// Some records of a data set, in a given order.
 #[derive(Clone)]
 pub struct Subset {

@@ -1,6 +1,6 @@
 //! Records together with the masks of their images.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -9,10 +9,10 @@ use dapple_plan::number::hexadecimal;
 use sha2::{Digest, Sha256};
 
 use super::{ENDINGS, read_image_mask};
-use crate::dataset::within;
+use crate::dataset::{as_its_records, within};
 use crate::file::is_same;
 use crate::formats::hash_text;
-use crate::{DataError, DataLimits, Dataset, Image, Target, TargetKind, file};
+use crate::{DataError, DataLimits, Dataset, Image, file};
 
 /// A data set whose images each have a mask in a folder: at the same relative path, with the same name but for the ending.
 pub struct MaskedRecords {
@@ -63,56 +63,14 @@ impl MaskedRecords {
 }
 
 impl Dataset for MaskedRecords {
-    fn len(&self) -> usize {
-        self.whole.len()
-    }
-
-    fn classes(&self) -> u32 {
-        self.whole.classes()
-    }
-
-    fn channels(&self) -> usize {
-        self.whole.channels()
-    }
-
-    fn frames(&self) -> Option<usize> {
-        self.whole.frames()
-    }
-
-    fn image_size(&self) -> Option<Size> {
-        self.whole.image_size()
-    }
-
-    fn size_of(&self, record: usize) -> Result<Option<Size>, DataError> {
-        self.whole.size_of(record)
-    }
-
-    fn target_kind(&self) -> TargetKind {
-        self.whole.target_kind()
-    }
-
-    fn target(&self, record: usize) -> Result<Target, DataError> {
-        self.whole.target(record)
-    }
+    as_its_records!(whole);
 
     fn read(&self, record: usize) -> Result<Image, DataError> {
         self.whole.read(record)?.upright(|| self.place(record))
     }
 
-    fn strange_labels(&self, record: usize) -> Result<BTreeSet<String>, DataError> {
-        self.whole.strange_labels(record)
-    }
-
     fn mask(&self, record: usize, size: Size) -> Result<Option<Mask>, DataError> {
         read_image_mask(within(&self.paths, record)?, size, &self.limits).map(Some)
-    }
-
-    fn place(&self, record: usize) -> String {
-        self.whole.place(record)
-    }
-
-    fn name(&self, record: usize) -> Option<String> {
-        self.whole.name(record)
     }
 
     /// Of the images and of every byte of the masks.
@@ -126,17 +84,5 @@ impl Dataset for MaskedRecords {
             hash_text(&mut hash, &file::read(path, &self.limits)?);
         }
         Ok(self.fingerprint.get_or_init(|| hexadecimal(&hash.finalize())).clone())
-    }
-
-    fn images_fingerprint(&self) -> Result<String, DataError> {
-        self.whole.images_fingerprint()
-    }
-
-    fn class_names(&self) -> Option<&[String]> {
-        self.whole.class_names()
-    }
-
-    fn palette(&self) -> Option<&[[u8; 3]]> {
-        self.whole.palette()
     }
 }

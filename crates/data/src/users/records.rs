@@ -7,8 +7,9 @@ use dapple_plan::number::hexadecimal;
 use sha2::{Digest, Sha256};
 
 use super::Users;
+use crate::dataset::as_its_records;
 use crate::formats::hash_text;
-use crate::{DataError, Dataset, Image, Target, TargetKind};
+use crate::{DataError, Dataset, Image};
 
 /// A data set whose records tell their users.
 pub(crate) struct UserRecords {
@@ -24,37 +25,7 @@ impl UserRecords {
 }
 
 impl Dataset for UserRecords {
-    fn len(&self) -> usize {
-        self.whole.len()
-    }
-
-    fn classes(&self) -> u32 {
-        self.whole.classes()
-    }
-
-    fn channels(&self) -> usize {
-        self.whole.channels()
-    }
-
-    fn frames(&self) -> Option<usize> {
-        self.whole.frames()
-    }
-
-    fn image_size(&self) -> Option<Size> {
-        self.whole.image_size()
-    }
-
-    fn size_of(&self, record: usize) -> Result<Option<Size>, DataError> {
-        self.whole.size_of(record)
-    }
-
-    fn target_kind(&self) -> TargetKind {
-        self.whole.target_kind()
-    }
-
-    fn target(&self, record: usize) -> Result<Target, DataError> {
-        self.whole.target(record)
-    }
+    as_its_records!(whole);
 
     fn read(&self, record: usize) -> Result<Image, DataError> {
         self.whole.read(record)
@@ -72,14 +43,6 @@ impl Dataset for UserRecords {
         Some(&self.users)
     }
 
-    fn place(&self, record: usize) -> String {
-        self.whole.place(record)
-    }
-
-    fn name(&self, record: usize) -> Option<String> {
-        self.whole.name(record)
-    }
-
     fn is_whole(&self) -> bool {
         self.whole.is_whole()
     }
@@ -93,17 +56,5 @@ impl Dataset for UserRecords {
         hash_text(&mut hash, self.whole.fingerprint()?.as_bytes());
         self.users.hash(&mut hash);
         Ok(self.fingerprint.get_or_init(|| hexadecimal(&hash.finalize())).clone())
-    }
-
-    fn images_fingerprint(&self) -> Result<String, DataError> {
-        self.whole.images_fingerprint()
-    }
-
-    fn class_names(&self) -> Option<&[String]> {
-        self.whole.class_names()
-    }
-
-    fn palette(&self) -> Option<&[[u8; 3]]> {
-        self.whole.palette()
     }
 }
