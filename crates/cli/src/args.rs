@@ -11,8 +11,8 @@ use dapple_plan::spec::keys::{KEYS, Key, Kind};
 
 use crate::verbs::{
     account, audit, budget, calibrate, check, choose, completions, data, demo, eval, inclusion, keys, man,
-    mask, measure, models, new, predict, prepare, profile, report, reproduce, serve, sweep, sweep_train, train,
-    verify,
+    mask, measure, models, new, predict, prepare, profile, report, reproduce, serve, sweep, sweep_train,
+    train, verify,
 };
 
 /// Differentially private training of vision models that counts every source of randomness.

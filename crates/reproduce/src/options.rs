@@ -1,9 +1,12 @@
 //! What may be asked for beside the name of a figure.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use dapple_plan::spec::{DeviceChoice, FactorPrecision};
 
+use crate::Watch;
+use crate::experiment::Experiment;
 use crate::patch::setting::{BATCH, MAX_RECORDS, Reading};
 
 /// What may be changed about a figure or table; each has some of it.
@@ -35,7 +38,8 @@ impl ReproductionOptions {
 
     /// The first option that is given and has to do with training only.
     pub(crate) fn for_training(&self) -> Option<&'static str> {
-        let Training { scale, data, model, weights, pool, seeds, steps, jobs, out } = &self.training;
+        let Training { scale, data, model, weights, pool, seeds, steps, jobs, device, precision, out } =
+            &self.training;
         first_given(&[
             ("--scale", scale.is_some()),
             ("--data", data.is_some()),
@@ -45,6 +49,8 @@ impl ReproductionOptions {
             ("--seeds", seeds.is_some()),
             ("--steps", steps.is_some()),
             ("--jobs", jobs.is_some()),
+            ("--device", device.is_some()),
+            ("--precision", precision.is_some()),
             ("--out", out.is_some()),
         ])
     }
@@ -82,6 +88,12 @@ pub(crate) struct Training {
     /// Runs at once [default: as many as cores and memory allow]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Training")]
     pub(crate) jobs: Option<u16>,
+    /// Where to compute: auto, cpu, cuda, cuda:N, several cards cuda:N,M.. or cuda:all [default: auto, a GPU where one can be used]
+    #[arg(long, value_name = "DEVICE", help_heading = "Training")]
+    pub(crate) device: Option<DeviceChoice>,
+    /// How a GPU rounds the factors of products: f32, tf32 or bf16 [default: f32]
+    #[arg(long, value_name = "PRECISION", value_parser = precision, help_heading = "Training")]
+    pub(crate) precision: Option<FactorPrecision>,
     /// Keeps the runs in this folder; those that are there already are read, or resumed
     #[arg(long, value_name = "DIR", help_heading = "Training")]
     pub(crate) out: Option<PathBuf>,
@@ -128,9 +140,22 @@ impl Classifier {
     }
 }
 
+/// The rounding of this name.
+fn precision(text: &str) -> Result<FactorPrecision, String> {
+    let known = FactorPrecision::ALL.into_iter().find(|precision| precision.name() == text);
+    known.ok_or_else(|| format!("one of {}", FactorPrecision::ALL.map(FactorPrecision::name).join(", ")))
+}
+
 impl Training {
-    pub(crate) fn jobs(&self) -> Option<usize> {
-        self.jobs.map(usize::from)
+    /// What is trained goes into this folder, on the machine and with the rounding that was asked for.
+    pub(crate) fn experiment<'a>(&self, place: &'a Path, watch: &'a dyn Watch) -> Experiment<'a> {
+        Experiment {
+            place,
+            jobs: self.jobs.map(usize::from),
+            device: self.device.clone(),
+            precision: self.precision,
+            watch,
+        }
     }
 
     pub(crate) fn scale(&self) -> TrainingScale {

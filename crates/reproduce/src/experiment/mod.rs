@@ -17,6 +17,7 @@ mod together;
 
 use std::path::{Path, PathBuf};
 
+use dapple_plan::spec::{DeviceChoice, FactorPrecision, Performance};
 use tempfile::TempDir;
 
 use crate::Watch;
@@ -31,17 +32,26 @@ pub use setting::Setting;
 pub use show::{means_line, sweep_chart, sweep_table};
 
 /// Several runs that are carried out together.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Experiment<'a> {
     /// The folder that holds a folder for each run, under the run's name.
     pub place: &'a Path,
     /// How many runs train at once; `None` for as many as cores and memory allow.
     pub jobs: Option<usize>,
+    /// Where all runs compute; `None` for what their plans say.
+    pub device: Option<DeviceChoice>,
+    /// How a GPU rounds the factors of products in all runs; `None` for what their plans say.
+    pub precision: Option<FactorPrecision>,
     /// Is told of every run.
     pub watch: &'a dyn Watch,
 }
 
 impl Experiment<'_> {
+    /// What replaces the settings of every plan.
+    fn performance(&self) -> Performance {
+        Performance { device: self.device.clone(), precision: self.precision, ..Performance::default() }
+    }
+
     /// Finishes runs in folders of their names: starts them, resumes them, or reads them where they are finished already.
     ///
     /// # Errors

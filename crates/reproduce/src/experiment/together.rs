@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
-use dapple_plan::spec::DeviceChoice;
+use dapple_plan::spec::Performance;
 use dapple_train::{Event, FeatureShelf, Observer, Request, Status};
 
 use super::run::{self, FinishedRun, PlannedRun};
@@ -22,7 +22,7 @@ use crate::watch::Watch;
 /// too: the first run begins alone, and what it takes after a step tells how many fit. An interrupt or a failure ends all runs in
 /// order, so that they can be resumed.
 pub(super) fn carry_out(experiment: &Experiment<'_>, runs: &[PlannedRun]) -> Result<Vec<FinishedRun>> {
-    let Experiment { place, jobs, watch } = *experiment;
+    let &Experiment { place, jobs, watch, .. } = experiment;
     let mut finished: Vec<Option<FinishedRun>> = Vec::new();
     let mut waiting = VecDeque::new();
     for (number, planned) in runs.iter().enumerate() {
@@ -39,6 +39,7 @@ pub(super) fn carry_out(experiment: &Experiment<'_>, runs: &[PlannedRun]) -> Res
     }
     let crew = Crew {
         runs,
+        performance: experiment.performance(),
         place,
         watch,
         waiting: Mutex::new(waiting),
@@ -74,6 +75,8 @@ pub(super) fn carry_out(experiment: &Experiment<'_>, runs: &[PlannedRun]) -> Res
 /// What the threads that carry out runs share.
 struct Crew<'a> {
     runs: &'a [PlannedRun],
+    /// What replaces the settings of every run.
+    performance: Performance,
     place: &'a Path,
     watch: &'a dyn Watch,
     /// Runs to carry out, and whether they were begun before.
@@ -103,10 +106,11 @@ impl Crew<'_> {
         });
     }
 
-    /// Whether the plan asks for a card.
+    /// Whether a run is to compute on a card, whatever else there is.
     fn needs_card(&self) -> bool {
-        let mut devices = self.runs.iter().filter_map(|run| run.request.spec.performance.device.as_ref());
-        devices.any(DeviceChoice::needs_gpu)
+        let mut devices =
+            self.runs.iter().map(|run| run.request.spec.performance.merge(&self.performance).device);
+        devices.any(|device| device.is_some_and(|device| device.needs_gpu()))
     }
 
     /// Carries out one run after another; tells when the first has taken a step.
@@ -123,7 +127,7 @@ impl Crew<'_> {
                 stepped: stepped.take(),
                 on_card: false,
             };
-            let own = with_threads(run, threads);
+            let own = on_its_share(run, &self.performance, threads);
             let result =
                 run::carry_through(&own, begun, &self.place.join(&run.name), &self.shelf, &mut observer)
                     .map_err(|error| naming(error, &run.name));
@@ -173,10 +177,11 @@ struct FirstStep {
     on_card: bool,
 }
 
-/// The same run with its share of the threads, unless the plan says how many.
-fn with_threads(run: &PlannedRun, threads: usize) -> PlannedRun {
+/// The same run where all are to compute, with its share of the threads unless the plan says how many.
+fn on_its_share(run: &PlannedRun, performance: &Performance, threads: usize) -> PlannedRun {
     let Request { spec, base, masks } = &run.request;
     let mut spec = spec.clone();
+    spec.performance = spec.performance.merge(performance);
     spec.performance.threads = spec.performance.threads.or(u32::try_from(threads).ok());
     let request = Request { spec, base: base.clone(), masks: masks.clone() };
     PlannedRun { name: run.name.clone(), request, budget: run.budget.clone() }

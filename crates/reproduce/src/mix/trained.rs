@@ -8,7 +8,7 @@ use super::tuned::TuningFiles;
 use super::{plans, show};
 use crate::claim::{Claim, Statement};
 use crate::error::{ReproduceError, Result};
-use crate::experiment::{Experiment, ExperimentFolder, FinishedRun, PlannedRun, moments};
+use crate::experiment::{ExperimentFolder, FinishedRun, PlannedRun, moments};
 use crate::options::{Training, TrainingScale, first_given};
 use crate::registry::RegisteredReproduction;
 use crate::{CatalogueEntry, Digest, Reproduction, ReproductionKind, ReproductionOptions, Watch};
@@ -113,7 +113,7 @@ impl AccuracyTable {
         let (cells, missing) = self.cells(flags)?;
         let seeds = flags.seeds.unwrap_or(if flags.scale() == TrainingScale::Tiny { 2 } else { 3 });
         let place = ExperimentFolder::new(flags.out.as_deref())?;
-        let experiment = Experiment { place: place.path(), jobs: flags.jobs(), watch };
+        let experiment = flags.experiment(place.path(), watch);
         let tuning = match self.is_tuned() {
             true => Some(TuningFiles::prepare(flags, &experiment)?),
             false => None,

@@ -7,7 +7,7 @@ use super::existing;
 use super::trade_off::{Gain, TradeOff, TradeOffRuns, always_gains};
 use crate::claim::Statement;
 use crate::error::{ReproduceError, Result};
-use crate::experiment::{Experiment, ExperimentFolder, Level, Method, Setting, full_path, scenes};
+use crate::experiment::{ExperimentFolder, Level, Method, Setting, full_path, scenes};
 use crate::options::{Classifier, Training, TrainingScale, first_given};
 use crate::{CatalogueEntry, Paper, Watch};
 
@@ -91,8 +91,7 @@ fn train(flags: &Training, watch: &dyn Watch) -> Result<TradeOffRuns> {
         let level = method.level().unwrap_or(Level::Record);
         Result::Ok(Request::of(method.of(plan(flags, level, epsilon.unwrap_or(EPSILONS[0]))?)))
     };
-    let runs =
-        Experiment { place: place.path(), jobs: flags.jobs(), watch }.measure(&settings, None, spec)?;
+    let runs = flags.experiment(place.path(), watch).measure(&settings, None, spec)?;
     let plan = plan(flags, Level::Patch, EPSILONS[0])?;
     let steps = runs.first().map_or(0, |run| run.steps);
     Ok(TradeOffRuns { runs, task: task(&plan, flags.scale()), notes: notes(&plan, flags.scale(), steps) })

@@ -11,7 +11,7 @@ use super::existing;
 use super::trade_off::{Gain, TradeOff, TradeOffRuns, always_gains, in_shares};
 use crate::claim::Statement;
 use crate::error::{ReproduceError, Result};
-use crate::experiment::{Experiment, ExperimentFolder, Level, Method, Setting, full_path};
+use crate::experiment::{ExperimentFolder, Level, Method, Setting, full_path};
 use crate::options::{Training, TrainingScale};
 use crate::{CatalogueEntry, Paper, Watch};
 
@@ -65,8 +65,7 @@ fn train(flags: &Training, watch: &dyn Watch) -> Result<TradeOffRuns> {
         spec.optimiser.learning_rate = learning_rate(flags, setting).or(spec.optimiser.learning_rate);
         Result::Ok(Request::of(setting.method.of(spec)))
     };
-    let runs =
-        Experiment { place: place.path(), jobs: flags.jobs(), watch }.measure(&settings, None, spec)?;
+    let runs = flags.experiment(place.path(), watch).measure(&settings, None, spec)?;
     Ok(TradeOffRuns { runs, task: task(&base), notes: notes(flags) })
 }
 

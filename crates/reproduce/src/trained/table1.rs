@@ -7,7 +7,7 @@ use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table, Tabl
 use super::{existing, percent, single_crop};
 use crate::claim::{Claim, Statement};
 use crate::error::{ReproduceError, Result};
-use crate::experiment::{Experiment, ExperimentFolder, FinishedRun, PlannedRun, full_path, moments};
+use crate::experiment::{ExperimentFolder, FinishedRun, PlannedRun, full_path, moments};
 use crate::options::{Classifier, Training, TrainingScale};
 use crate::{CatalogueEntry, Digest, Paper, Reproduction, ReproductionKind, ReproductionOptions, Watch};
 
@@ -118,7 +118,7 @@ fn train(flags: &Training, watch: &dyn Watch) -> Result<ClassifierRuns> {
         Ok(PlannedRun::of(format!("{}-{view}-{seed}", model.key()), plan(flags, model, cropped, seed)?))
     };
     let runs = settings.iter().map(planned).collect::<Result<Vec<_>>>()?;
-    let finished = Experiment { place: place.path(), jobs: flags.jobs(), watch }.carry_out(&runs)?;
+    let finished = flags.experiment(place.path(), watch).carry_out(&runs)?;
     let measured = |((&(model, cropped, seed), planned), run): (
         (&(Classifier, bool, u64), &PlannedRun),
         &FinishedRun,

@@ -95,9 +95,14 @@ fn measure(arguments: &Arguments) -> Result<Vec<Measured>, Failure> {
         Ok(PlannedRun::of(format!("{}-{seed}", level.name()), spec))
     };
     let runs = settings.map(planned).collect::<Result<Vec<_>, Failure>>()?;
-    let finished =
-        Experiment { place: &arguments.out, jobs: None, watch: &Screen::new(arguments.output.quiet) }
-            .carry_out(&runs)?;
+    let finished = Experiment {
+        place: &arguments.out,
+        jobs: None,
+        device: None,
+        precision: None,
+        watch: &Screen::new(arguments.output.quiet),
+    }
+    .carry_out(&runs)?;
     let together = finished.chunks(usize::try_from(arguments.seeds).unwrap_or(usize::MAX));
     scenes::LEVELS.into_iter().zip(together).map(|(level, runs)| measured(level, runs)).collect()
 }

@@ -72,6 +72,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let experiment = Experiment {
         place: &arguments.out,
         jobs: arguments.jobs.map(usize::from),
+        device: None,
+        precision: None,
         watch: &Screen::new(arguments.common.output.quiet),
     };
     let runs = experiment.measure(&settings, arguments.budget.within().as_ref(), |setting| {

@@ -10,7 +10,7 @@ use dapple_report::{Figure, TableRows};
 
 use crate::claim::{Claim, Statement};
 use crate::error::{ReproduceError, Result};
-use crate::experiment::{Experiment, ExperimentFolder, FinishedRun, PlannedRun, moments};
+use crate::experiment::{ExperimentFolder, FinishedRun, PlannedRun, moments};
 use crate::options::{Training, TrainingScale, first_given};
 use crate::registry::RegisteredReproduction;
 use crate::{CatalogueEntry, Digest, Paper, Reproduction, ReproductionKind, ReproductionOptions, Watch};
@@ -74,7 +74,7 @@ impl MaskTable {
         let scale = flags.scale();
         let seeds = flags.seeds.unwrap_or(2);
         let place = ExperimentFolder::new(flags.out.as_deref())?;
-        let experiment = Experiment { place: place.path(), jobs: flags.jobs(), watch };
+        let experiment = flags.experiment(place.path(), watch);
         let mut asked = Vec::new();
         let mut runs = Vec::new();
         for &set in self.sets(scale) {

@@ -11,7 +11,7 @@ use dapple_report::{Figure, TableRows};
 use super::figures;
 use crate::claim::{Claim, Statement};
 use crate::error::{ReproduceError, Result};
-use crate::experiment::{Experiment, ExperimentFolder, FinishedRun, PlannedRun, moments};
+use crate::experiment::{ExperimentFolder, FinishedRun, PlannedRun, moments};
 use crate::options::{Training, TrainingScale, first_given};
 use crate::registry::RegisteredReproduction;
 use crate::{CatalogueEntry, Digest, Reproduction, ReproductionKind, ReproductionOptions, Watch};
@@ -78,7 +78,7 @@ impl PartitionTraining {
         self.refuse(flags)?;
         let seeds = flags.seeds.unwrap_or(if flags.scale() == TrainingScale::Tiny { 2 } else { 3 });
         let place = ExperimentFolder::new(flags.out.as_deref())?;
-        let experiment = Experiment { place: place.path(), jobs: flags.jobs(), watch };
+        let experiment = flags.experiment(place.path(), watch);
         let files = PartitionFiles::prepare(flags, &experiment, &self.printed)?;
         let planned = |(row, seed): (&PrintedAccuracy, u64)| {
             let method = plans::at_scale(row.method, flags.scale());
