@@ -1,8 +1,9 @@
-"""The clipped sum of per-sample gradients, measured side by side: plain PyTorch, Opacus (hooks and ghost), Dapple.
+"""The clipped sum of per-sample gradients, measured side by side: PyTorch without privacy (as it comes, and compiled), Opacus (hooks and
+ghost), `torch.func` (per-sample gradients by `vmap`, compiled), and Dapple.
 
 Every system runs in a process of its own, so that its peak memory is its own, on the same model, batch and number of threads. A step is
-a forward and a backward pass over the batch, ending with one summed gradient; it includes clipping for all but plain PyTorch.
-The best of several steps counts. The peers' wide residual network has no weight standardisation (Opacus has no rule for it), which is
+a forward and a backward pass over the batch, ending with one summed gradient; it includes clipping for all but PyTorch without privacy.
+What compiles has compiled before a step counts. The best of several steps counts. The peers' wide residual network has no weight standardisation (Opacus has no rule for it), which is
 work that only Dapple does; dropout is off everywhere.
 """
 
@@ -27,7 +28,7 @@ MODELS = {
 # Models of which a step of many samples takes minutes on a processor: measured in the first batch unless one is named.
 SLOW = {"vit-b-16", "vit-b-16-lora", "convnext-t"}
 BATCHES = [32, 128, 512]
-PEERS = ["pytorch", "opacus", "opacus-ghost"]
+PEERS = ["pytorch", "torch-compile", "opacus", "opacus-ghost", "torch-func-compile"]
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 # Layer shapes of ResNet-18, ResNet-50 and the wide residual network: channels, outputs, height and width, window.
 SHAPES = [
@@ -164,6 +165,10 @@ def step_with(system, net, inputs, labels, criterion):
             criterion(net(inputs), labels).sum().backward()
 
         return step
+    if system == "torch-compile":
+        return compiled_step(net, inputs, labels, criterion)
+    if system == "torch-func-compile":
+        return compiled_private_step(net, inputs, labels, criterion)
     import transformers
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer
@@ -196,6 +201,43 @@ def step_with(system, net, inputs, labels, criterion):
     return step
 
 
+def compiled_step(net, inputs, labels, criterion):
+    """A step without privacy of a compiled network, with channels last in memory."""
+    import torch
+
+    net = net.to(memory_format=torch.channels_last)
+    inputs = inputs.contiguous(memory_format=torch.channels_last)
+    loss = torch.compile(lambda x: criterion(net(x), labels).sum())
+
+    def step():
+        net.zero_grad(set_to_none=True)
+        loss(inputs).backward()
+
+    return step
+
+
+def compiled_private_step(net, inputs, labels, criterion):
+    """A step that clips the gradients of single samples, which are taken by `torch.func` and compiled as a whole."""
+    import torch
+
+    trained = {name: value for name, value in net.named_parameters() if value.requires_grad}
+
+    def loss(parameters, image, label):
+        scores = torch.func.functional_call(net, parameters, (image[None],))
+        return criterion(scores, label[None]).sum()
+
+    gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
+
+    @torch.compile
+    def clipped_sum(parameters):
+        single = gradients(parameters, inputs, labels)
+        norms = sum(value.flatten(1).square().sum(1) for value in single.values()).sqrt()
+        factors = (1.0 / (norms + 1e-6)).clamp(max=1.0)
+        return {name: torch.tensordot(factors, value, dims=1) for name, value in single.items()}
+
+    return lambda: clipped_sum({name: value.detach() for name, value in trained.items()})
+
+
 def measure_peer(system, model, batch, threads):
     """Runs in a process of its own; prints one row."""
     import resource
@@ -219,6 +261,8 @@ def measure_peer(system, model, batch, threads):
         return
     try:
         step = step_of(system, model, batch)
+        if system.endswith("-compile"):
+            step()
         wall, cpu, steps, started = float("inf"), float("inf"), 0, time.perf_counter()
         while steps < 1 or time.perf_counter() - started < (SECONDS if steps > 1 else LONG) and steps < 200:
             start, start_cpu = time.perf_counter(), time.process_time()
@@ -284,14 +328,14 @@ def shapes(batch, threads):
         yield row
 
 
-def rows(models, batches, threads):
+def rows(models, batches, threads, peers):
     """Yields one row per measurement."""
     binary = example()
     yield from ceiling(binary, threads)
     for model in models:
         for batch in batches[:1] if model in SLOW else batches:
             yield ours(binary, model, batch, threads)
-            for system in PEERS:
+            for system in peers:
                 yield peer(system, model, batch, threads)
 
 
@@ -322,6 +366,7 @@ def main():
     parser.add_argument("--model", choices=MODELS)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--only", metavar="SYSTEM,..", help="these peers beside Dapple, not all")
     parser.add_argument("--shapes", action="store_true", help="measure single layer shapes instead of models")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
@@ -334,7 +379,8 @@ def main():
     if arguments.shapes:
         measured = list(shapes(batches[0], arguments.threads))
     else:
-        measured = list(rows(models, batches, arguments.threads))
+        peers = arguments.only.split(",") if arguments.only else PEERS
+        measured = list(rows(models, batches, arguments.threads, peers))
     print(json.dumps({"rows": measured}) if arguments.json else table(measured))
 
 

@@ -1,12 +1,13 @@
-"""Measures training steps on a CUDA card: plain PyTorch, Opacus, Opacus with ghost clipping, and Dapple.
+"""Measures training steps on a CUDA card: PyTorch without privacy (as it comes, and compiled), Opacus, Opacus with ghost clipping, `torch.func`
+(per-sample gradients by `vmap`, compiled), and Dapple.
 
 Every system runs in a process of its own, one after the other on the same models and batches. A step is a forward and a backward pass
-over the batch, ending with one summed gradient; it includes clipping for all but plain PyTorch. Dapple's step also includes sending the
+over the batch, ending with one summed gradient; it includes clipping for all but PyTorch without privacy. Dapple's step also includes sending the
 samples to the card, noise and an update by Adam; the peers' data stays on the card. The median of at least five steps after two warm-ups counts.
 Peak memory is what the framework allocated (peers) or planned (Dapple), without the driver's own share.
 
 Precisions: `tf32` is how the peers come: their convolutions round factors to TF32, their other products do not. `opacus-tf32` is Opacus with all
-of its products rounded, as Dapple's are. `f32` is single precision throughout, `bf16` runs the peers under autocast.
+of its products rounded, as Dapple's are; whatever is compiled has all of them rounded, too. `f32` is single precision throughout, `bf16` runs the peers under autocast.
 The peers' wide residual network has no weight standardisation (Opacus has no rule for it), which is work that only Dapple does.
 """
 
@@ -38,12 +39,17 @@ BATCHES = {
 }
 # The peers' precisions unless one is named; Dapple runs in all of them.
 PRECISIONS = ["tf32", "f32", "bf16"]
-PEERS = {"tf32": ["pytorch", "opacus", "opacus-tf32", "opacus-ghost"], "f32": ["pytorch", "opacus"], "bf16": ["pytorch", "opacus"]}
+COMPILED = ["torch-compile", "torch-func-compile"]
+PEERS = {
+    "tf32": ["pytorch", "opacus", "opacus-tf32", "opacus-ghost", *COMPILED],
+    "f32": ["pytorch", "opacus", *COMPILED],
+    "bf16": ["pytorch", "opacus", *COMPILED],
+}
 # The same where nearly all products are matrix products: TF32 is asked for, and ghost norms are the stronger mode in bf16.
 TOKEN_PEERS = {
-    "tf32": ["pytorch-tf32", "opacus-tf32", "opacus-ghost-tf32"],
-    "f32": ["pytorch", "opacus"],
-    "bf16": ["pytorch", "opacus", "opacus-ghost"],
+    "tf32": ["pytorch-tf32", "opacus-tf32", "opacus-ghost-tf32", *COMPILED],
+    "f32": ["pytorch", "opacus", *COMPILED],
+    "bf16": ["pytorch", "opacus", "opacus-ghost", *COMPILED],
 }
 # Models whose peers are measured in more than TF32 unasked: the others would take minutes.
 SMALL = ["wrn-16-4"]
@@ -111,7 +117,7 @@ def measure_peer(system, precision, work):
 
     warnings.filterwarnings("ignore")
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    torch.backends.cuda.matmul.allow_tf32 = system.endswith("-tf32")
+    torch.backends.cuda.matmul.allow_tf32 = system.endswith("-tf32") or precision == "tf32" and system in COMPILED
     torch.backends.cudnn.benchmark = True
     torch.set_default_device("cuda")
     torch.cuda.init()
@@ -201,8 +207,8 @@ def ours(binary, model, batch, precision):
     return row
 
 
-def measure(models, batch, precisions, limit):
-    """Yields one row per measurement: in each precision Dapple first, then its peers."""
+def measure(models, batch, precisions, limit, only=None):
+    """Yields one row per measurement: in each precision Dapple first, then its peers, or some of them."""
     binary = example()
     first = {model: batch or BATCHES.get(model, 1024) for model in models}
     for precision in precisions or PRECISIONS:
@@ -215,7 +221,7 @@ def measure(models, batch, precisions, limit):
         images = {model: batches for model, batches in work.items() if model not in transformers.NAMES}
         tokens = {model: batches for model, batches in work.items() if model in transformers.NAMES}
         for systems, part in ((PEERS, images), (TOKEN_PEERS, tokens)):
-            for system in systems[precision] if part else []:
+            for system in [system for system in systems[precision] if part and (only is None or system in only)]:
                 for row in peer(system, precision, part):
                     yield row
                     if row["samples_per_second"]:
@@ -251,6 +257,7 @@ def main():
     parser.add_argument("--batch", type=int, help="samples of a step; without it batches double until the card's memory is full, for each peer")
     parser.add_argument("--precision", choices=PRECISIONS, help="of all systems")
     parser.add_argument("--quick", action="store_true", help="only the first batch of each model")
+    parser.add_argument("--only", metavar="SYSTEM,..", help="these peers beside Dapple, not all")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     parser.add_argument("--work", help=argparse.SUPPRESS)
@@ -261,7 +268,8 @@ def main():
     models = [arguments.model] if arguments.model else list(BATCHES)
     precisions = [arguments.precision] if arguments.precision else None
     rows = []
-    for row in measure(models, arguments.batch, precisions, not arguments.quick):
+    only = arguments.only and arguments.only.split(",")
+    for row in measure(models, arguments.batch, precisions, not arguments.quick, only):
         rows.append(row)
         print(json.dumps(row), file=sys.stderr, flush=True)
     print(json.dumps({"rows": rows}) if arguments.json else table(rows))
