@@ -34,14 +34,15 @@ pad = 4
 flip = true
 validation = 0.1
 
-[optimiser]
-kind = "sgd"
-momentum = 0.9
-learning_rate = 0.05
-
 [train]
 private = false
 "#;
+
+/// How a small model is pretrained.
+const PUBLIC_SMALL: &str = "[optimiser]\nkind = \"sgd\"\nmomentum = 0.9\nlearning_rate = 0.05\n";
+
+/// How ResNet-101 is pretrained: at the rates of momentum at which others learn, a network so deep with group norms diverges in its first steps.
+const PUBLIC_DEEP: &str = "[optimiser]\nkind = \"adam\"\nlearning_rate = 0.0003\n";
 
 /// Both parts of a split model are clipped to the same norm, as the noise of the paper's table tells, and together to the clip norm.
 pub(super) const PART_NORM: f64 = std::f64::consts::FRAC_1_SQRT_2;
@@ -201,9 +202,12 @@ impl PartitionFiles {
     /// Pretraining, from weights of an earlier run if there are any.
     fn public_plan(&self, flags: &Training) -> Result<PlanSpec> {
         let scale = flags.scale();
-        let mut spec = PlanSpec::from_toml(PUBLIC)?;
+        let (batch, steps, optimiser) = match scale {
+            TrainingScale::Tiny => (100, 100, PUBLIC_SMALL),
+            TrainingScale::Small | TrainingScale::Full => (256, 400, PUBLIC_DEEP),
+        };
+        let mut spec = PlanSpec::from_toml(PUBLIC)?.merge(&PlanSpec::from_toml(optimiser)?);
         self.show_images(&mut spec, &self.images.public, scale)?;
-        let (batch, steps) = if scale == TrainingScale::Tiny { (100, 100) } else { (256, 400) };
         spec.sampling.batch = Some(batch);
         spec.sampling.steps = flags.steps.or(Some(steps));
         spec.model.name = Some(setting((TrainingStart::Pretrained, false), scale).model.to_owned());
