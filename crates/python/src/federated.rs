@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dapple_train::{
-    FederatedCertificate, FederatedModel, FederatedRun, LocalSteps, LocalTrainer, Status, TrainError,
+    ClientSteps, FederatedCertificate, FederatedModel, FederatedRun, LocalTrainer, Status, TrainError,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -294,7 +294,7 @@ impl PyLocalTrainer {
         learning_rate: f64,
     ) -> PyResult<()> {
         let inputs = values(inputs);
-        let steps = LocalSteps { steps, batch, learning_rate };
+        let steps = ClientSteps { steps, batch, learning_rate };
         self.with(py, |trainer| trainer.train(&inputs, &labels, steps))
     }
 

@@ -100,7 +100,7 @@ pub use error::TrainError;
 pub use evaluation::{Evaluation, Measure, Overlap, Score};
 pub use features::FeatureShelf;
 pub use federated::{
-    FederatedCertificate, FederatedError, FederatedModel, FederatedRun, LocalSteps, LocalTrainer,
+    ClientSteps, FederatedCertificate, FederatedError, FederatedModel, FederatedRun, LocalTrainer,
     certify_federated,
 };
 pub use ledger::{History, Ledger, LedgerEntry, LedgerError, Start, UsedMachine};

@@ -80,7 +80,7 @@ impl UserProcessor {
 }
 
 /// What the threads of a step share.
-struct Round<'m> {
+struct UserRound<'m> {
     users: &'m mut dyn Microbatches,
     /// How many users were handed out.
     taken: usize,
@@ -93,7 +93,7 @@ struct Round<'m> {
     failed: Option<StepError>,
 }
 
-impl Round<'_> {
+impl UserRound<'_> {
     /// The records of the next user, copied to `batch`, and the user's number in the step.
     fn next(&mut self, batch: &mut UserBatch) -> Option<usize> {
         while !self.ended && self.failed.is_none() {
@@ -123,8 +123,8 @@ impl Round<'_> {
 }
 
 /// What one thread works with.
-struct Shared<'s, 'm> {
-    round: Mutex<Round<'m>>,
+struct SharedRound<'s, 'm> {
+    round: Mutex<UserRound<'m>>,
     /// Is told when an update was added, or will never be.
     added: Condvar,
     start: &'s Parameters,
@@ -133,9 +133,9 @@ struct Shared<'s, 'm> {
     layout: &'s Layout,
 }
 
-impl<'m> Shared<'_, 'm> {
+impl<'m> SharedRound<'_, 'm> {
     /// The round. A thread that panics ends all with it, so that nobody sees what it left behind.
-    fn round(&self) -> MutexGuard<'_, Round<'m>> {
+    fn round(&self) -> MutexGuard<'_, UserRound<'m>> {
         self.round.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -181,7 +181,7 @@ impl Executor for UserProcessor {
     ) -> Result<StepStats, StepError> {
         let layout = self.whole.layout();
         let sum = VectorSum::new(layout, std::mem::take(&mut self.memory));
-        let round = Round {
+        let round = UserRound {
             users: microbatches,
             taken: 0,
             ended: false,
@@ -190,7 +190,7 @@ impl Executor for UserProcessor {
             stats: StepStats::default(),
             failed: None,
         };
-        let shared = Shared {
+        let shared = SharedRound {
             round: Mutex::new(round),
             added: Condvar::new(),
             start: &learned.parameters,
@@ -203,7 +203,7 @@ impl Executor for UserProcessor {
                 scope.spawn(|| shared.work(worker));
             }
         });
-        let Round { mut added, mut stats, sum, failed, .. } =
+        let UserRound { mut added, mut stats, sum, failed, .. } =
             shared.round.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = failed {
             return Err(error);

@@ -15,7 +15,7 @@ use crate::model::{Blueprint, first_weights};
 
 /// How a client trains in a round.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LocalSteps {
+pub struct ClientSteps {
     /// Steps of gradient descent.
     pub steps: usize,
     /// Records of a step.
@@ -85,7 +85,7 @@ impl LocalTrainer {
     ///
     /// # Errors
     /// Inputs that are not of the model's shape, labels without a class, or no records.
-    pub fn train(&mut self, inputs: &[f32], labels: &[u32], steps: LocalSteps) -> Result<(), TrainError> {
+    pub fn train(&mut self, inputs: &[f32], labels: &[u32], steps: ClientSteps) -> Result<(), TrainError> {
         let length: usize = self.graph.input_shape().iter().product();
         check(inputs, labels, length)?;
         if steps.batch == 0 {

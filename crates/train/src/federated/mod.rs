@@ -33,7 +33,7 @@ use round::OpenRound;
 
 pub use certificate::FederatedCertificate;
 pub use error::FederatedError;
-pub use local::{LocalSteps, LocalTrainer};
+pub use local::{ClientSteps, LocalTrainer};
 pub use model::FederatedModel;
 
 /// The most rounds that one line of the ledger promises. So a crash costs one round at most.

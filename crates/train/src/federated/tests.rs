@@ -213,12 +213,12 @@ fn a_client_learns_what_can_be_learnt() {
     let first = client.values();
     let names: usize = client.arrays().iter().map(|(_, shape)| shape.iter().product::<usize>()).sum();
     assert_eq!(names, first.len());
-    client.train(&inputs, &labels, LocalSteps { steps: 40, batch: 2, learning_rate: 1.0 }).unwrap();
+    client.train(&inputs, &labels, ClientSteps { steps: 40, batch: 2, learning_rate: 1.0 }).unwrap();
     assert_eq!(client.accuracy(&inputs, &labels).unwrap(), 1.0);
     client.set(&first).unwrap();
     assert_eq!(client.values(), first);
     assert!(client.set(&first[1..]).is_err());
-    let nothing = LocalSteps { steps: 1, batch: 0, learning_rate: 1.0 };
+    let nothing = ClientSteps { steps: 1, batch: 0, learning_rate: 1.0 };
     assert!(client.train(&inputs, &labels, nothing).is_err());
-    assert!(client.train(&inputs[1..], &labels, LocalSteps { batch: 1, ..nothing }).is_err());
+    assert!(client.train(&inputs[1..], &labels, ClientSteps { batch: 1, ..nothing }).is_err());
 }
