@@ -6,7 +6,7 @@ use dapple_plan::spec::keys::KEYS;
 use dapple_plan::{Mask, Plan, PlanSpec};
 
 /// Sections that say what is trained and how fast. Nothing in them changes the guarantee, and nothing in them is hashed.
-const UNPRICED: [&str; 5] = ["data", "model", "optimiser", "train", "performance"];
+const UNPRICED: [&str; 6] = ["data", "model", "optimiser", "train", "user", "performance"];
 
 /// Keys of the other sections that are not hashed, with the reason.
 const LEFT_OUT: [(&str, &str); 10] = [
@@ -36,6 +36,7 @@ const BALANCED: &str = "[sampling]\nscheme = 'balanced'\nepochs = 3\n";
 const SPLIT: &str = "[partition]\nsubmodels = 2\n";
 const NORMS: &str = "[partition]\nsubmodels = 2\nsplit_norm = 1.0\nnonsplit_norm = 0.5\n";
 const MASKED: &str = "[privacy]\nrelation = 'masked'\n";
+const USERS: &str = "[privacy]\nrelation = 'user'\n";
 const CLIPPED: &str =
     "[privacy]\nrelation = 'masked'\n[masked]\npublic_gradient = 'coupled-clipped'\npublic_clip = 1.0\n";
 
@@ -115,7 +116,11 @@ fn every_key_that_changes_the_guarantee_changes_the_hash() {
             assert!(change.is_none(), "{}", key.path);
             if key.path != "region.mask" {
                 // Some keys have a meaning under one relation only.
-                let layer = if key.section() == "masked" { MASKED } else { "" };
+                let layer = match key.section() {
+                    "masked" => MASKED,
+                    "user" => USERS,
+                    _ => "",
+                };
                 let base = spec(&[RECORDS, layer]);
                 assert_eq!(hash(&base, 2), hash(&changed(&base, key.path, key.example), 2), "{}", key.path);
             }

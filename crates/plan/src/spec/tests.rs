@@ -82,8 +82,10 @@ const WITHOUT_DEFAULT: &[(&str, &[&str])] = &[
             "masked.public_clip",
             "data.train",
             "data.masks",
+            "data.users",
             "model.name",
             "optimiser.learning_rate",
+            "user.local_learning_rate",
         ],
     ),
     (
