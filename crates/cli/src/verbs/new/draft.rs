@@ -51,7 +51,7 @@ impl PlanDraft<'_> {
     fn delta(&self) -> f64 {
         self.delta.unwrap_or(match self.records() {
             ..=50_000 => 1e-5,
-            ..=500_000 => 1e-6,
+            50_001..=500_000 => 1e-6,
             _ => 1e-8,
         })
     }
