@@ -54,7 +54,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let limits = DataLimits::default();
         // More pixels than the beginning of the file holds bytes.
-        let noise = |x: u32, y: u32| image::Rgb([(x * 7 ^ y * 13) as u8, (x * y) as u8, (x ^ y * 5) as u8]);
+        let noise =
+            |x: u32, y: u32| image::Rgb([((x * 7) ^ (y * 13)) as u8, (x * y) as u8, (x ^ (y * 5)) as u8]);
         for (name, format) in
             [("a.png", ImageFormat::Png), ("b.jpg", ImageFormat::Jpeg), ("c.ppm", ImageFormat::Pnm)]
         {
