@@ -8,6 +8,7 @@ mod submodels;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use dapple_plan::{Plan, Sampling};
@@ -15,13 +16,16 @@ use dapple_plan::{Plan, Sampling};
 use crate::DataError;
 use crate::keys::PurposeKey;
 use crate::uniform::subset;
-use balanced::Allocation;
+use balanced::{Allocation, AllocationLaw};
 use poisson::Rate;
 
 pub use event::SamplingEvent;
 pub(crate) use groups::clip_groups;
 pub use submodels::SubmodelLaw;
 pub(crate) use submodels::by_submodel;
+
+/// Records for each one that a step draws, up to which all are marked: a byte each then takes no more memory than a list of those drawn would.
+const MARKS_A_RECORD: u64 = 16;
 
 /// The records of one step, or the users where the plan draws these, in growing order. A Poisson draw may be empty, and even then the step adds noise.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +55,10 @@ pub struct Draw {
 ///   records and epochs.
 ///
 /// [`Sampler::event`] is the accountant's name for what a step did.
+///
+/// # Memory
+/// That of the records of the steps at hand, and no list of all records: of one step, and with the balanced scheme of as many steps of an epoch as
+/// [`MOST_KEPT`](balanced::MOST_KEPT) places hold, but at least one. What is kept changes nothing that is drawn.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     key: PurposeKey,
@@ -138,10 +146,11 @@ impl Sampler {
                 let place = (step - first_step) % epoch_steps;
                 // An epoch's allocation is keyed by its first step, which no other epoch shares.
                 let epoch = step - place;
-                let kept = self.allocation.take().filter(|allocation| allocation.epoch() == epoch);
+                let kept = self.allocation.take().filter(|allocation| allocation.holds(epoch, place));
                 let allocation = kept.unwrap_or_else(|| {
                     let mut random = self.key.step(epoch).stream(0);
-                    Arc::new(Allocation::draw(&mut random, epoch, self.records, per_record, epoch_steps))
+                    let law = AllocationLaw { records: self.records, per_record, epoch_steps };
+                    Arc::new(Allocation::draw(&mut random, epoch, &law, law.window(place)))
                 });
                 let indices = allocation.at(place);
                 self.allocation = Some(allocation);
@@ -152,10 +161,17 @@ impl Sampler {
     }
 
     fn fixed_size(&self, step: u64, batch: u64) -> Vec<usize> {
-        let mut taken = vec![false; self.records as usize];
-        subset(&mut self.key.step(step).stream(0), batch, self.records, |record| {
-            !std::mem::replace(&mut taken[record as usize], true)
-        });
-        taken.iter().enumerate().filter_map(|(record, &taken)| taken.then_some(record)).collect()
+        let mut random = self.key.step(step).stream(0);
+        // A mark for each record is quicker to find than one among those taken, as long as there are not many more records than these.
+        if self.records / MARKS_A_RECORD <= batch {
+            let mut taken = vec![false; self.records as usize];
+            subset(&mut random, batch, self.records, |record| {
+                !std::mem::replace(&mut taken[record as usize], true)
+            });
+            return taken.iter().enumerate().filter_map(|(record, &taken)| taken.then_some(record)).collect();
+        }
+        let mut taken = BTreeSet::new();
+        subset(&mut random, batch, self.records, |record| taken.insert(record as usize));
+        taken.into_iter().collect()
     }
 }
