@@ -33,6 +33,7 @@ fn help_of_every_verb() {
         "reproduce",
         "data",
         "data get",
+        "data list",
         "mask",
         "keys",
         "models",

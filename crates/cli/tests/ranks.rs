@@ -419,3 +419,198 @@ fn what_ranks_do_not_share_is_refused_once() {
         assert!(output.stdout.is_empty() && left(folder.path()) == before, "{words}");
     }
 }
+
+/// Pictures of two classes below a folder, and a list of them in three shards of unequal sizes.
+fn write_pictures(folder: &Path) -> String {
+    for number in 0..60u32 {
+        let path = folder.join(format!("photos/{}/{number}.png", number % 2));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let pixel = |x: u32, y: u32| {
+            let noise = (number * 977 + y * 31 + x).wrapping_mul(2_654_435_761) >> 27;
+            image::Rgb([(40 + 150 * (number % 2) + noise) as u8; 3])
+        };
+        image::RgbImage::from_fn(16, 16, pixel).save(path).unwrap();
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_dapple"))
+        .args(["data", "list", "photos", "--shards", "6", "--out", "dealt.csv"])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    let list = std::fs::read_to_string(folder.join("dealt.csv")).unwrap();
+    let named = |line: &str| match line.rsplit_once(',').unwrap() {
+        (record, "0" | "1" | "2" | "3") => format!("{record},large\n"),
+        (record, "4") => format!("{record},middle\n"),
+        (record, "5") => format!("{record},small\n"),
+        (header, _) => format!("{header},shard\n"),
+    };
+    list.lines().map(named).collect()
+}
+
+/// A place where a rank works: the plan, the list, and the pictures of some shards.
+fn furnish(place: &Path, pictures: &Path, list: &str, shards: &[&str], steps: u64) {
+    let _ = std::fs::remove_dir_all(place.join("photos"));
+    std::fs::create_dir_all(place.join("photos")).unwrap();
+    for line in list.lines().skip(1) {
+        let (file, shard) = (line.split(',').next().unwrap(), line.rsplit(',').next().unwrap());
+        if shards.contains(&shard) {
+            let target = place.join("photos").join(file);
+            std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+            std::fs::copy(pictures.join("photos").join(file), target).unwrap();
+        }
+    }
+    std::fs::write(place.join("photos.csv"), list).unwrap();
+    let plan = format!(
+        "[privacy]\ndelta = 1e-5\nnoise_multiplier = 1.0\n[sampling]\nbatch = 12\nsteps = {steps}\n[data]\nformat = 'image-shards'\n\
+         train = '/proc/self/cwd/photos'\ntrain_labels = '/proc/self/cwd/photos.csv'\nvalidation = 0.2\nsize = [16, 16]\n\
+         [model]\nname = 'small-cnn'\n[optimiser]\nlearning_rate = 0.1\n[performance]\nthreads = 1\npatience = 8\n\
+         [train]\nseed = 5\nevaluate_every = 4\ncheckpoint_every = 10\n"
+    );
+    std::fs::write(place.join("plan.toml"), plan).unwrap();
+}
+
+/// `mpirun` with one rank in each place.
+fn in_places(places: &[&Path], arguments: &str) -> Command {
+    let mut command = mpirun(places[0]);
+    for (number, place) in places.iter().enumerate() {
+        command.args(if number == 0 { &[][..] } else { &[":"] }).args(["-n", "1", "-wdir"]).arg(place);
+        command.arg(env!("CARGO_BIN_EXE_dapple")).args(arguments.split_whitespace());
+    }
+    command.stdout(Stdio::null());
+    command
+}
+
+/// No rank has all pictures, and the model is that of one process that has. A rank is killed, the run goes on with the shards elsewhere, and it is
+/// still that model.
+#[test]
+fn ranks_that_have_some_shards_each_train_the_same_model() {
+    if !launches() || !cfg!(target_os = "linux") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let list = write_pictures(folder.path());
+    let [whole, first, second, third] =
+        ["whole", "first", "second", "third"].map(|name| folder.path().join(name));
+    let furnish =
+        |place: &Path, shards: &[&str], steps: u64| furnish(place, folder.path(), &list, shards, steps);
+    const ALL: [&str; 3] = ["large", "middle", "small"];
+    let left = |place: &Path, run: &str| {
+        (model(&place.join(run)), std::fs::read_to_string(place.join(run).join("metrics.jsonl")).unwrap())
+    };
+    let train = |places: &[&Path], run: &str| {
+        let output =
+            in_places(places, &format!("train plan.toml --out {run} --device cpu --quiet")).output().unwrap();
+        assert!(output.status.success(), "{}", told(&output));
+    };
+    furnish(&whole, &ALL, 12);
+    train(&[&whole], "run");
+    let expected = left(&whole, "run");
+    let price = |place: &Path, run: &str| {
+        let text = std::fs::read_to_string(place.join(run).join("certificate.json")).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["spent"].clone()
+    };
+    // Whoever has what: one shard each, some twice, a rank that has nothing, and everybody all.
+    let cases: [&[&[&str]]; 4] = [
+        &[&["large"], &["middle", "small"]],
+        &[&["small"], &["large", "middle"], &["middle"]],
+        &[&[], &ALL],
+        &[&ALL, &ALL, &ALL],
+    ];
+    for (number, shards) in cases.into_iter().enumerate() {
+        let places = [&first, &second, &third];
+        for (place, shards) in places.iter().zip(shards) {
+            furnish(place, shards, 12);
+        }
+        let places: Vec<&Path> = places[..shards.len()].iter().map(|place| place.as_path()).collect();
+        let run = format!("run{number}");
+        train(&places, &run);
+        assert_eq!(left(&first, &run), expected, "{shards:?}");
+        assert_eq!(price(&first, &run), price(&whole, "run"), "{shards:?}");
+    }
+    // A rank dies. Alone, the first cannot go on, and says what it is without.
+    const STEPS: u64 = 600;
+    furnish(&whole, &ALL, STEPS);
+    train(&[&whole], "long");
+    furnish(&first, &["large"], STEPS);
+    furnish(&second, &["middle", "small"], STEPS);
+    let mut command = in_places(&[&first, &second], "train plan.toml --out run --device cpu --quiet");
+    let mut launcher = command.stderr(Stdio::null()).spawn().unwrap();
+    wait_until("steps", || taken(&first) >= 30 || launcher_ended(&launcher));
+    let ranks = ranks_of(&launcher);
+    if let Some(rank) = ranks.get(1) {
+        Command::new("kill").args(["-KILL", &rank.to_string()]).status().unwrap();
+    }
+    finished(&mut launcher, &ranks);
+    let spent = verified(&first);
+    assert!(spent >= taken(&first) && (30..STEPS).contains(&spent), "{spent}");
+    let ledger = std::fs::read(first.join("run/ledger.jsonl")).unwrap();
+    let alone = in_places(&[&first], "resume run --quiet").output().unwrap();
+    assert_eq!(alone.status.code(), Some(2), "{}", told(&alone));
+    assert!(
+        told(&alone).contains("it lies in shard \"") && told(&alone).contains("hint: "),
+        "{}",
+        told(&alone)
+    );
+    // Neither can two that have not all shards among them.
+    furnish(&second, &["middle"], STEPS);
+    let two = in_places(&[&first, &second], "resume run --quiet").output().unwrap();
+    assert_eq!(two.status.code(), Some(2), "{}", told(&two));
+    assert!(told(&two).contains("no rank has all of shard \"small\""), "{}", told(&two));
+    assert_eq!(std::fs::read(first.join("run/ledger.jsonl")).unwrap(), ledger, "nothing was spent");
+    // Three that have go on, with the shards dealt out anew.
+    furnish(&first, &["small"], STEPS);
+    furnish(&third, &["large"], STEPS);
+    let three = in_places(&[&first, &second, &third], "resume run --quiet").output().unwrap();
+    assert!(three.status.success(), "{}", told(&three));
+    assert_eq!(left(&first, "run").0, model(&whole.join("long")));
+}
+
+/// What is not as the list says is refused with its rank, before anything is written.
+#[test]
+fn shards_that_are_not_what_the_list_says_are_refused() {
+    if !launches() || !cfg!(target_os = "linux") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let list = write_pictures(folder.path());
+    let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+    let furnish_both = || {
+        for (place, shards) in [(&first, &["large"][..]), (&second, &["middle", "small"])] {
+            furnish(place, folder.path(), &list, shards, 4);
+        }
+    };
+    let refused = |what: &str| {
+        let output =
+            in_places(&[&first, &second], "train plan.toml --out run --device cpu --quiet").output().unwrap();
+        let words = told(&output);
+        assert_eq!((output.status.code(), words.matches("error: ").count()), (Some(2), 1), "{words}");
+        assert!(words.contains(what) && words.contains("hint: "), "{words}");
+        assert!(!first.join("run").exists());
+    };
+    let of = |shard: &str| {
+        let line = list.lines().find(|line| line.ends_with(&format!(",{shard}"))).unwrap();
+        format!("photos/{}", line.split(',').next().unwrap())
+    };
+    furnish_both();
+    std::fs::remove_file(second.join(of("small"))).unwrap();
+    refused("no rank has all of shard \"small\"");
+    furnish_both();
+    image::RgbImage::new(16, 16).save(second.join(of("middle"))).unwrap();
+    refused(&format!("rank 1: /proc/self/cwd/{}: its content is not what the list says", of("middle")));
+    furnish_both();
+    std::fs::write(second.join("photos.csv"), list.replace(",small\n", ",middle\n")).unwrap();
+    refused("rank 1: the shards of the training data differs from that of rank 0");
+    furnish_both();
+    std::fs::write(second.join("photos.csv"), &list[..list.trim_end().rfind('\n').unwrap()]).unwrap();
+    refused("rank 1:");
+    furnish_both();
+    for place in [&first, &second] {
+        let plan = std::fs::read_to_string(place.join("plan.toml")).unwrap();
+        std::fs::write(
+            place.join("plan.toml"),
+            plan.replace("[privacy]\n", "[privacy]\nrecords_per_clip = 3\n"),
+        )
+        .unwrap();
+    }
+    refused("privacy.records_per_clip: records that are clipped together may lie in shards of several ranks");
+}

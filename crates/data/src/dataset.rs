@@ -116,6 +116,16 @@ pub trait Dataset: Send + Sync {
         None
     }
 
+    /// The shard that a record lies in, where records lie in shards, some of which a machine may do without.
+    fn shard(&self, _record: usize) -> Option<&str> {
+        None
+    }
+
+    /// Whether the files of a record lie on this machine.
+    fn is_here(&self, _record: usize) -> bool {
+        true
+    }
+
     /// Whether every record is known to be intact without reading it, because it lies in memory or is made by the program.
     fn is_whole(&self) -> bool {
         false
@@ -196,6 +206,14 @@ macro_rules! as_its_records {
 
         fn name(&self, record: usize) -> Option<String> {
             self.$records.name(record)
+        }
+
+        fn shard(&self, record: usize) -> Option<&str> {
+            self.$records.shard(record)
+        }
+
+        fn is_here(&self, record: usize) -> bool {
+            self.$records.is_here(record)
         }
 
         fn images_fingerprint(&self) -> Result<String, $crate::DataError> {
@@ -297,6 +315,14 @@ impl Dataset for Subset {
 
     fn name(&self, record: usize) -> Option<String> {
         self.whole.name(self.at(record).ok()?)
+    }
+
+    fn shard(&self, record: usize) -> Option<&str> {
+        self.whole.shard(self.at(record).ok()?)
+    }
+
+    fn is_here(&self, record: usize) -> bool {
+        self.at(record).is_ok_and(|record| self.whole.is_here(record))
     }
 
     fn is_whole(&self) -> bool {

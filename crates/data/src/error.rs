@@ -104,6 +104,30 @@ pub enum DataError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A list of pictures in shards that does not say what it should.
+    #[error("{}: {problem}", path.display())]
+    ShardList {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A picture of a shard that does not lie on this machine.
+    #[error("{}: there is no such file here; it lies in shard {shard:?}", path.display())]
+    OtherShard {
+        /// Its path.
+        path: PathBuf,
+        /// The name of the shard.
+        shard: String,
+    },
+    /// A picture that is not the one that a list names.
+    #[error("{}: its {what} is not what the list says", path.display())]
+    OtherContent {
+        /// Its path.
+        path: PathBuf,
+        /// What is other.
+        what: &'static str,
+    },
     /// A mask of another size than its image.
     #[error("{}: the mask is {found} pixels, but its image is {expected}", path.display())]
     MaskSize {
@@ -480,6 +504,16 @@ impl DataError {
             Self::Users { .. } => {
                 "users are told by a table (.csv) with a first line `file,user` or `record,user` and one line for each training record, or by an array (.npy) of one whole number for each"
                     .into()
+            }
+            Self::ShardList { .. } => {
+                "a list of pictures in shards has a first line `file,class,width,height,sha256,shard` and one line for each picture; `dapple data list` writes it"
+                    .into()
+            }
+            Self::OtherShard { .. } => {
+                "copy the shard to this machine, or train on ranks that have all shards among them (`mpirun -n 2 dapple train ..`)".into()
+            }
+            Self::OtherContent { .. } => {
+                "copy the file again from where the list was made, or make the list anew".into()
             }
             Self::MaskSize { .. } => "a mask has one pixel for each pixel of its image".into(),
             Self::Masks { .. } => {

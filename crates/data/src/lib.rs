@@ -14,6 +14,7 @@
 
 mod check;
 pub mod clips;
+mod csv;
 mod dataset;
 mod decoded;
 mod error;

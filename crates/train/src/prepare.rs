@@ -205,7 +205,37 @@ impl Prepared {
         Terms { training: &self.training, planned: self.planned.as_ref() }
     }
 
-    /// Reads every record once, so that a bad one costs no step, unless the plan says not to or all records are known to be intact.
+    /// Refuses records in shards of which one does not lie on this machine, and on several ranks a plan for which each record would have to lie
+    /// where others do.
+    ///
+    /// # Errors
+    /// A shard that is not here, or records of several shards that are clipped together.
+    pub(crate) fn check_shards(&self) -> Result<(), TrainError> {
+        let Some(ranks) = &self.ranks else {
+            let Opened { train, test, .. } = &self.data;
+            for dataset in [Some(train), test.as_ref()].into_iter().flatten() {
+                let in_shards = dataset.shard(0).is_some();
+                if let Some(missing) =
+                    (0..dataset.len()).find(|&record| in_shards && !dataset.is_here(record))
+                {
+                    let shard = dataset.shard(missing).unwrap_or_default().to_owned();
+                    return Err(DataError::OtherShard { path: dataset.place(missing).into(), shard }.into());
+                }
+            }
+            return Ok(());
+        };
+        if ranks.have_shards() && self.parts().iter().any(|part| part.clip_groups().is_some()) {
+            return Err(TrainError::setting(
+                "privacy.records_per_clip",
+                "records that are clipped together may lie in shards of several ranks",
+                "leave it out, or train on one machine that has all shards",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Reads every record once that this process may have to, so that a bad one costs no step, unless the plan says not to or all records are
+    /// known to be intact.
     ///
     /// # Errors
     /// A record that training or the evaluation could not use.
@@ -214,7 +244,12 @@ impl Prepared {
             return Ok(());
         }
         let threads = self.training.performance.threads;
-        let Opened { train, test, pool } = &self.data;
+        let (mut train, mut test) = (Arc::clone(&self.data.train), self.data.test.clone());
+        let pool = &self.data.pool;
+        if let Some(ranks) = &self.ranks {
+            train = ranks.own_shards(&train, |dealt| dealt.train.as_ref())?;
+            test = test.map(|test| ranks.own_shards(&test, |dealt| dealt.test.as_ref())).transpose()?;
+        }
         if let Some(pool) =
             pool.as_ref().filter(|_| self.parts().iter().any(|part| part.averaged().synthetic > 0))
         {
@@ -222,13 +257,13 @@ impl Prepared {
         }
         if let Some(passes) = &self.masked {
             for part in [RecordPart::Private, RecordPart::Public] {
-                dapple_data::check_records(&**train, &passes.views(&self.views, part)?, threads)?;
+                dapple_data::check_records(&*train, &passes.views(&self.views, part)?, threads)?;
             }
         } else if !train.is_whole() && self.views.iter().any(Views::show_records) {
-            dapple_data::check_records(&**train, &self.views, threads)?;
+            dapple_data::check_records(&*train, &self.views, threads)?;
         }
-        if let (Some(test), Some(last)) = (test.as_ref().filter(|test| !test.is_whole()), self.views.last()) {
-            dapple_data::check_test(&**test, last, threads)?;
+        if let (Some(test), Some(last)) = (test.filter(|test| !test.is_whole()), self.views.last()) {
+            dapple_data::check_test(&*test, last, threads)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `dapple data get`: public data sets, brought into a format that plans read.
+//! `dapple data`: public data sets, brought into a format that plans read, and lists of pictures in shards.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::{Args, Subcommand, ValueEnum};
+use dapple_train::data::DataLimits;
+use dapple_train::data::formats::{ShardCut, list_shards};
 use serde::Serialize;
 
 use crate::args::OutputFlags;
@@ -33,10 +35,11 @@ const PARTS: [(&[(&str, &str)], &str); 2] = [
     (&[("test_batch.png", "test_batch.bin")], "test_lables.json"),
 ];
 
-/// Fetches public data sets
+/// Fetches public data sets, and lists pictures for machines that have a part of them each
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  dapple data get cifar-10 --out cifar-10")]
+#[command(after_help = "Examples:
+  dapple data get cifar-10 --out cifar-10
+  dapple data list photos --shards 4 --out photos.csv")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: DataVerb,
@@ -45,6 +48,38 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum DataVerb {
     Get(GetArguments),
+    List(ListArguments),
+}
+
+/// Lists the pictures of a folder with their classes, sizes and digests, and the shard that each belongs to
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A plan reads it with `format = \"image-shards\"`, `train = \"photos\"` and `train_labels = \"photos.csv\"`. Ranks then need the list, and each its shards of the pictures. The list says something about every picture: keep it where the pictures may be kept. Lists of several folders are joined line by line, below one first line.
+
+Examples:
+  dapple data list photos --shards 4 --out photos.csv
+  dapple data list photos --shards folders --out photos.csv"
+)]
+struct ListArguments {
+    /// The folder, with a folder of pictures for each class
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// How many shards pictures are dealt to in turn; or `folders`, where each folder is a shard with a folder for each class
+    #[arg(long, value_name = "N|folders", value_parser = shards, default_value = "1")]
+    shards: ShardCut,
+    /// The file to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+fn shards(text: &str) -> Result<ShardCut, String> {
+    match (text, text.parse::<usize>()) {
+        ("folders", _) => Ok(ShardCut::Folders),
+        (_, Ok(count)) if count > 0 => Ok(ShardCut::Dealt(count)),
+        _ => Err("give a number of shards, or `folders`".to_owned()),
+    }
 }
 
 /// Fetches a public data set through the program `npm` and writes it in a format that plans read
@@ -77,6 +112,12 @@ enum DataName {
 }
 
 #[derive(Serialize)]
+struct ShardListAnswer {
+    list: String,
+    pictures: usize,
+}
+
+#[derive(Serialize)]
 struct Answer {
     folder: String,
     format: &'static str,
@@ -85,7 +126,28 @@ struct Answer {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let DataVerb::Get(arguments) = &arguments.action;
+    match &arguments.action {
+        DataVerb::Get(arguments) => get(arguments),
+        DataVerb::List(arguments) => list(arguments),
+    }
+}
+
+fn list(arguments: &ListArguments) -> Result<(), Failure> {
+    let ListArguments { folder, shards, out, output: OutputFlags { json, quiet, .. } } = arguments;
+    if out.symlink_metadata().is_ok() {
+        let message = format!("{} is there already", out.display());
+        return Err(Failure::request(message, "give another file with --out, or take it out"));
+    }
+    let text = list_shards(folder, *shards, &DataLimits::default())?;
+    output::write_file(out, text.as_bytes(), *quiet)?;
+    let (list, pictures) = (out.display().to_string(), text.lines().count() - 1);
+    match json {
+        true => output::print_json(&ShardListAnswer { list, pictures }),
+        false => output::print(&format!("{list}: {pictures} pictures, format image-shards")),
+    }
+}
+
+fn get(arguments: &GetArguments) -> Result<(), Failure> {
     let DataName::Cifar10 = arguments.name;
     let OutputFlags { json, quiet, .. } = arguments.output;
     let out = &arguments.out;

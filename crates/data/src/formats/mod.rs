@@ -9,6 +9,7 @@ mod list;
 mod mask;
 mod npy;
 mod packed;
+mod shards;
 
 pub use cifar::cifar;
 pub(crate) use folder::{ENDINGS as PICTURE_ENDINGS, class_folders, one_line, pictures_below, same_twice};
@@ -21,6 +22,7 @@ pub use mask::{decode_mask, read_mask};
 pub use npy::Npy;
 pub(crate) use npy::{ArrayClip, array_mask, array_masks, whole_numbers};
 pub use packed::PackedImages;
+pub use shards::{ShardCut, ShardedImages, list_shards};
 
 use std::path::Path;
 

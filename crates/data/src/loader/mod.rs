@@ -28,27 +28,31 @@ const EVALUATION_VALUES: usize = 1 << 24;
 const MOST_AHEAD: usize = 1024;
 
 /// Which samples of every step one of several processes shows. Of all samples in the order in which one process would show them, every
-/// `processes`-th is its own, so that no process has more than one sample more than another.
+/// `processes`-th is its own, so that no process has more than one sample more than another. Where not every process has all records, each
+/// shows those of its own.
 ///
 /// # Guarantee
-/// Every sample that a step draws is shown by exactly one of the processes `0..processes`, in the same views as if there were one process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Every sample that a step draws is shown by exactly one of the processes `0..processes`, in the same views as if there were one process, as
+/// long as all have the same `owners`, or none.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampleShare {
     /// The number of the process, from 0.
     pub process: usize,
     /// How many processes there are, at least 1.
     pub processes: usize,
+    /// The process that shows each record. Records that are clipped together are shown by the process of the first.
+    pub owners: Option<Arc<[usize]>>,
 }
 
 impl Default for SampleShare {
     /// All samples are shown by one process.
     fn default() -> Self {
-        Self { process: 0, processes: 1 }
+        Self { process: 0, processes: 1, owners: None }
     }
 }
 
 /// Options that change speed and memory, and which part of each step is shown here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoaderOptions {
     /// Threads that decode and crop; 0 for as many as there are cores.
     pub threads: usize,
@@ -134,11 +138,11 @@ impl Loader {
                 return Err(DataError::setting("phases", problem));
             }
         }
+        let share = options.share.clone();
         Self::start(options, move |worker| {
             for step in steps {
                 let draw = sampler.draw(step)?;
-                let made =
-                    training::train(worker, &*dataset, &views[draw.phase], &keys, (draw, options.share))?;
+                let made = training::train(worker, &*dataset, &views[draw.phase], &keys, (draw, &share))?;
                 if !made {
                     break;
                 }

@@ -11,7 +11,7 @@ pub(super) fn train(
     dataset: &dyn Dataset,
     views: &Views,
     keys: &LoaderKeys,
-    (draw, share): (Draw, SampleShare),
+    (draw, share): (Draw, &SampleShare),
 ) -> Result<bool, DataError> {
     let soft = views.mixes_classes(draw.clip_groups.is_some());
     let classes = dataset.classes() as usize;
@@ -76,7 +76,7 @@ fn sample_sets(dataset: &dyn Dataset, draw: &Draw, views: &Views, keys: &LoaderK
 }
 
 /// The part of a step's samples that one process shows. A part without samples is one empty set, because it is part of a step, too.
-fn shared(sets: Vec<SampleSet>, share: SampleShare) -> Vec<SampleSet> {
+fn shared(sets: Vec<SampleSet>, share: &SampleShare) -> Vec<SampleSet> {
     if share.processes <= 1 {
         return sets;
     }
@@ -86,7 +86,11 @@ fn shared(sets: Vec<SampleSet>, share: SampleShare) -> Vec<SampleSet> {
     for set in sets {
         let samples = set.records.len() / set.together;
         let mine = |(sample, records): (usize, &[usize])| {
-            ((before + sample) % share.processes == share.process).then(|| records.to_vec())
+            let owner = match (&share.owners, records.first()) {
+                (Some(owners), Some(&first)) => owners[first],
+                _ => (before + sample) % share.processes,
+            };
+            (owner == share.process).then(|| records.to_vec())
         };
         let records: Vec<usize> =
             set.records.chunks_exact(set.together).enumerate().filter_map(mine).flatten().collect();
@@ -127,9 +131,32 @@ fn show_maps(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     fn set(together: usize, records: std::ops::Range<usize>, submodel: Option<usize>) -> SampleSet {
         SampleSet { together, records: records.collect(), views: together, submodel, user: None }
+    }
+
+    fn dealt(process: usize, processes: usize) -> SampleShare {
+        SampleShare { process, processes, owners: None }
+    }
+
+    /// Where records have owners, each process shows its own, in order, and one without any still shows an empty set.
+    #[test]
+    fn samples_go_to_the_owners_of_their_records() {
+        let owners: Arc<[usize]> = (0..40).map(|record| [0, 2, 2, 3][record % 4]).collect();
+        let mut all = Vec::new();
+        for process in 0..4 {
+            let share = SampleShare { process, processes: 4, owners: Some(Arc::clone(&owners)) };
+            let sets = shared(vec![set(1, 3..20, Some(1)), set(1, 21..38, None)], &share);
+            let records: Vec<usize> = sets.iter().flat_map(|set| set.records.clone()).collect();
+            assert!(records.iter().all(|&record| owners[record] == process), "{records:?}");
+            assert!(records.windows(2).all(|pair| pair[0] < pair[1]) && !sets.is_empty());
+            assert_eq!(records.is_empty(), process == 1);
+            all.extend(records);
+        }
+        all.sort_unstable();
+        assert_eq!(all, (3..20).chain(21..38).collect::<Vec<_>>());
     }
 
     /// Every sample is dealt out once, whole and to its own set; shares differ by one sample at the most, and none is nothing at all.
@@ -140,7 +167,7 @@ mod tests {
         };
         for processes in 1..=20 {
             let shares: Vec<Vec<SampleSet>> =
-                (0..processes).map(|process| shared(sets(), SampleShare { process, processes })).collect();
+                (0..processes).map(|process| shared(sets(), &dealt(process, processes))).collect();
             let samples = |set: &SampleSet| set.records.len() / set.together;
             let counts: Vec<usize> = shares.iter().map(|sets| sets.iter().map(samples).sum()).collect();
             let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
@@ -167,7 +194,7 @@ mod tests {
             );
             assert!(shares.iter().all(|sets| !sets.is_empty()));
         }
-        let nothing = shared(vec![set(1, 0..0, None)], SampleShare { process: 1, processes: 2 });
+        let nothing = shared(vec![set(1, 0..0, None)], &dealt(1, 2));
         assert_eq!((nothing.len(), nothing[0].records.len()), (1, 0));
     }
 }

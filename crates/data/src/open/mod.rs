@@ -11,7 +11,7 @@ use dapple_plan::spec::DataFormat;
 use dapple_plan::{DataPlan, HeldOut, ProgramScenes, RecordFiles, RecordOrigin, StoredFormat};
 
 use crate::clips::{Clips, SplitPlan};
-use crate::formats::ImageFolder;
+use crate::formats::{ImageFolder, ShardedImages};
 use crate::masks::MaskedRecords;
 use crate::split::{split, split_users, stratified_split};
 use crate::users::{UserRecords, Users, read_users};
@@ -153,6 +153,19 @@ fn stored(
             let test = test.map(|test| {
                 let test_list = list(&test, "data.test_labels")?;
                 ImageFolder::open_list_like(&test.path, &test_list, like, limits)
+            });
+            Ok(both(train, test.transpose()?))
+        }
+        StoredFormat::ImageShards => {
+            let list = |paths: &RecordPaths, key| {
+                let why =
+                    format!("the list of the pictures below {} (`dapple data list`)", paths.path.display());
+                paths.labels.clone().ok_or_else(|| DataError::missing(key, why))
+            };
+            let train = ShardedImages::open(&train.path, &list(&train, "data.train_labels")?, limits)?;
+            let like = train.class_names().unwrap_or_default();
+            let test = test.map(|test| {
+                ShardedImages::open_like(&test.path, &list(&test, "data.test_labels")?, like, limits)
             });
             Ok(both(train, test.transpose()?))
         }

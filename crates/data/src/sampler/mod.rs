@@ -57,8 +57,8 @@ pub struct Draw {
 /// [`Sampler::event`] is the accountant's name for what a step did.
 ///
 /// # Memory
-/// That of the records of the steps at hand, and no list of all records: of one step, and with the balanced scheme of as many steps of an epoch as
-/// [`MOST_KEPT`](balanced::MOST_KEPT) places hold, but at least one. What is kept changes nothing that is drawn.
+/// That of the records of the steps at hand, and no list of all records: of one step, and with the balanced scheme of as many steps of an epoch
+/// as two million places of records hold, but at least of one. What is kept changes nothing that is drawn.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     key: PurposeKey,

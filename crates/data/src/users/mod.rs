@@ -1,6 +1,5 @@
 //! Whose records are whose.
 
-mod csv;
 mod records;
 mod table;
 #[cfg(test)]

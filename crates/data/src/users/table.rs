@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use super::{Users, csv};
+use super::Users;
 use crate::formats::whole_numbers;
-use crate::{DataError, DataLimits, Dataset, file};
+use crate::{DataError, DataLimits, Dataset, csv, file};
 
 /// The users of a data set, as a file says them: a table with a line `file,user` or `record,user` and then a line for each record, or an
 /// array (`.npy`) of whole numbers, one for each record, which are the users' names.

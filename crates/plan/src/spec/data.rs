@@ -97,6 +97,8 @@ words! {
         ImageFolder = "image-folder",
         /// Pictures named by a list.
         ImageList = "image-list",
+        /// Pictures in shards, named by a list that also tells their sizes and what they hold.
+        ImageShards = "image-shards",
         /// The files of the MNIST family.
         Idx = "idx",
         /// The binary files of CIFAR-10 and CIFAR-100.
@@ -181,6 +183,7 @@ impl DataFormat {
             | Self::MovingShapes => true,
             Self::ImageFolder
             | Self::ImageList
+            | Self::ImageShards
             | Self::Idx
             | Self::Cifar
             | Self::Npy

@@ -8,13 +8,13 @@ use dapple_private::StepError;
 use crate::error::TrainError;
 use crate::ranks::RankGroup;
 
-/// The records that this process evaluates: all of them, or every one of as many as there are processes.
+/// The records that this process evaluates: all of them, every one of as many as there are processes, or those of the shards that were dealt to it.
 pub(super) fn own_part(
     dataset: &Arc<dyn Dataset>,
     ranks: Option<&RankGroup>,
 ) -> Result<Arc<dyn Dataset>, TrainError> {
     let Some(ranks) = ranks else { return Ok(Arc::clone(dataset)) };
-    let own = (ranks.rank()..dataset.len()).step_by(ranks.size()).collect();
+    let own = (0..dataset.len()).filter(|&record| ranks.evaluator_of(record) == Some(ranks.rank())).collect();
     Ok(Arc::new(Subset::new(Arc::clone(dataset), own)?))
 }
 
@@ -51,7 +51,7 @@ pub(super) fn dealt<T>(
     };
     let mut parts: Vec<_> = parts.ok_or_else(unknown)?.into_iter().map(Vec::into_iter).collect();
     let mut items = Vec::new();
-    let mut next = |turn: usize| parts.get_mut(turn % ranks.size())?.next();
+    let mut next = |record: usize| parts.get_mut(ranks.evaluator_of(record)?)?.next();
     while let Some(item) = next(items.len()) {
         items.push(item);
     }

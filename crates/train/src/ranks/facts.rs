@@ -1,10 +1,11 @@
 //! What the ranks of a run must have in common before its first step.
 
-use dapple_data::Dataset;
+use dapple_data::{Dataset, Opened};
 use dapple_private::StepError;
 use serde::{Deserialize, Serialize};
 
 use super::RankGroup;
+use super::shards::{DealtRecords, HeldShards};
 use crate::certificate::VERSION;
 use crate::digest;
 use crate::error::TrainError;
@@ -25,6 +26,9 @@ pub(crate) struct RankFacts {
     data: String,
     pool: Option<String>,
     test: Option<String>,
+    /// What the rank has of the records to train on and to evaluate on, where they lie in shards.
+    train_shards: Option<HeldShards>,
+    test_shards: Option<HeldShards>,
     /// The machine, and which of its cores the rank may use; then how many these are.
     place: String,
     cores: usize,
@@ -48,6 +52,8 @@ impl RankFacts {
             data: hidden(&*data.train)?,
             pool: data.pool.as_ref().map(|pool| hidden(&**pool)).transpose()?,
             test: data.test.as_ref().map(|test| hidden(&**test)).transpose()?,
+            train_shards: HeldShards::of(&*data.train),
+            test_shards: data.test.as_ref().and_then(|test| HeldShards::of(&**test)),
             place: place(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
         })
@@ -56,6 +62,7 @@ impl RankFacts {
     /// What differs from another rank's facts, in words; `None` if nothing that matters does.
     fn differs(&self, other: &Self) -> Option<&'static str> {
         // A rank that was given no plan takes the first rank's.
+        let cut = |one: &Option<_>, other: &Option<_>| HeldShards::differs(one.as_ref(), other.as_ref());
         let given = !self.request.is_empty() && !other.request.is_empty();
         [
             (self.version != other.version, "the version of the program"),
@@ -65,6 +72,8 @@ impl RankFacts {
             (self.data != other.data, "the training data"),
             (self.pool != other.pool, "the pool of synthetic images"),
             (self.test != other.test, "the test data"),
+            (cut(&self.train_shards, &other.train_shards), "the shards of the training data"),
+            (cut(&self.test_shards, &other.test_shards), "the shards of the test data"),
         ]
         .into_iter()
         .find_map(|(differs, what)| differs.then_some(what))
@@ -72,24 +81,23 @@ impl RankFacts {
 }
 
 impl RankGroup {
-    /// Compares what all ranks have. Returns how many threads are this rank's share of the cores that it and others may use.
+    /// Compares what all ranks have, and returns it, rank by rank.
     ///
     /// # Errors
     /// That of this rank, that of another, or a difference.
-    pub(crate) fn compare(&self, own: Result<RankFacts, TrainError>) -> Result<usize, TrainError> {
+    pub(crate) fn compare(&self, own: Result<RankFacts, TrainError>) -> Result<Vec<RankFacts>, TrainError> {
         let said = own.as_ref().map(|facts| serde_json::to_vec(facts).expect("words and numbers"));
         let all = self.exchange(said.map_err(ToString::to_string));
-        let own = own?;
+        own?;
         let all = all.map_err(|error| match error {
             // Nothing has begun, so there is nothing to resume.
             StepError::Rank { rank, problem } => TrainError::Ranks { rank, problem },
             other => other.into(),
         });
-        let mut beside = 0;
-        let mut first: Option<RankFacts> = None;
+        let mut heard: Vec<RankFacts> = Vec::new();
         for (rank, bytes) in all?.iter().enumerate() {
             let facts: Option<RankFacts> = serde_json::from_slice(bytes).ok();
-            let what = match (&facts, &first) {
+            let what = match (&facts, heard.first()) {
                 (None, _) => Some("the version of the program"),
                 (Some(facts), Some(first)) => first.differs(facts),
                 (Some(_), None) => None,
@@ -98,10 +106,38 @@ impl RankGroup {
                 let problem = format!("{what} differs from that of rank 0");
                 return Err(TrainError::Ranks { rank, problem });
             }
-            beside += usize::from(facts.as_ref().is_some_and(|facts| facts.place == own.place));
-            first = first.or(facts);
+            heard.extend(facts);
         }
-        Ok((own.cores / beside.max(1)).max(1))
+        Ok(heard)
+    }
+
+    /// How many threads are this rank's share of the cores that it and others may use.
+    pub(crate) fn threads(&self, all: &[RankFacts]) -> usize {
+        let own = &all[self.rank()];
+        let beside = all.iter().filter(|facts| facts.place == own.place).count();
+        (own.cores / beside.max(1)).max(1)
+    }
+
+    /// Deals out records that lie in shards, once it is known what all ranks have.
+    ///
+    /// # Errors
+    /// A shard that no rank has. All ranks find that out alike.
+    pub(crate) fn deal(&self, data: &Opened, all: &[RankFacts]) -> Result<(), TrainError> {
+        let owners = |dataset: Option<&dyn Dataset>, held: fn(&RankFacts) -> Option<&HeldShards>| {
+            let of_ranks: Option<Vec<&HeldShards>> = all.iter().map(held).collect();
+            let (Some(dataset), Some(of_ranks)) = (dataset, of_ranks) else { return Ok(None) };
+            HeldShards::deal(dataset, &of_ranks).map(Some)
+        };
+        let train = owners(Some(&*data.train), |facts| facts.train_shards.as_ref());
+        let test = owners(data.test.as_deref(), |facts| facts.test_shards.as_ref());
+        let refused = |problem| {
+            let hint =
+                "copy each shard to the machine of one rank, whole; all ranks together need all shards";
+            TrainError::setting("data.train", problem, hint)
+        };
+        let dealt = DealtRecords { train: train.map_err(refused)?, test: test.map_err(refused)? };
+        self.dealt.get_or_init(|| dealt);
+        Ok(())
     }
 }
 
@@ -129,6 +165,8 @@ mod tests {
             data: word("d"),
             pool: None,
             test: Some(word("t")),
+            train_shards: None,
+            test_shards: None,
             place: word("here"),
             cores: 5,
         }
@@ -138,10 +176,10 @@ mod tests {
     fn compared(all: Vec<Result<RankFacts, TrainError>>) -> Vec<Result<usize, TrainError>> {
         let worlds = World::of_threads(all.len());
         std::thread::scope(|scope| {
-            let ranks = worlds
-                .into_iter()
-                .zip(all)
-                .map(|(world, own)| scope.spawn(move || RankGroup::of(world).compare(own)));
+            let ranks = worlds.into_iter().zip(all).map(|(world, own)| {
+                let group = RankGroup::of(world);
+                scope.spawn(move || Ok(group.threads(&group.compare(own)?)))
+            });
             ranks.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).collect()
         })
     }

@@ -7,17 +7,20 @@
 mod facts;
 mod order;
 mod peers;
+mod shards;
 
 use std::fmt::Display;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use dapple_data::{Dataset, SampleShare, Subset};
 use dapple_mpi::{MpiError, World};
 use dapple_private::StepError;
 
 use crate::error::TrainError;
 pub(crate) use facts::RankFacts;
 pub(crate) use order::RankOrder;
+pub(crate) use shards::DealtRecords;
 
 /// The last byte of what a rank says, which tells whether it can go on.
 const FINE: u8 = 1;
@@ -27,6 +30,8 @@ const FAILED: u8 = 0;
 #[derive(Debug)]
 pub struct RankGroup {
     world: World,
+    /// How records are dealt out, once that is known.
+    dealt: OnceLock<DealtRecords>,
 }
 
 impl RankGroup {
@@ -42,7 +47,7 @@ impl RankGroup {
     /// The ranks of a world.
     #[must_use]
     pub fn of(world: World) -> Arc<Self> {
-        Arc::new(Self { world })
+        Arc::new(Self { world, dealt: OnceLock::new() })
     }
 
     /// Whether this is the rank that has the run.
@@ -74,6 +79,36 @@ impl RankGroup {
             Err(StepError::Rank { rank, problem }) => Err(TrainError::Ranks { rank, problem }),
             Err(other) => Err(other.into()),
         }
+    }
+
+    /// Which samples of every step this rank shows.
+    pub(crate) fn share(&self) -> SampleShare {
+        let owners = self.dealt.get().and_then(|dealt| dealt.train.clone());
+        SampleShare { process: self.rank(), processes: self.size(), owners }
+    }
+
+    /// Whether records to train on lie in shards, of which not every rank has all.
+    pub(crate) fn have_shards(&self) -> bool {
+        self.dealt.get().is_some_and(|dealt| dealt.train.is_some())
+    }
+
+    /// The rank that evaluates a record; of records in shards none beyond the last.
+    pub(crate) fn evaluator_of(&self, record: usize) -> Option<usize> {
+        match self.dealt.get().and_then(|dealt| dealt.test.as_ref()) {
+            Some(owners) => owners.get(record).copied(),
+            None => Some(record % self.size()),
+        }
+    }
+
+    /// What of some records this rank reads: all of it, or the shards that were dealt to it.
+    pub(crate) fn own_shards(
+        &self,
+        dataset: &Arc<dyn Dataset>,
+        which: fn(&DealtRecords) -> Option<&Arc<[usize]>>,
+    ) -> Result<Arc<dyn Dataset>, TrainError> {
+        let Some(owners) = self.dealt.get().and_then(which) else { return Ok(Arc::clone(dataset)) };
+        let own = (0..dataset.len()).filter(|&record| owners[record] == self.rank()).collect();
+        Ok(Arc::new(Subset::new(Arc::clone(dataset), own)?))
     }
 
     pub(crate) fn set_patience(&self, patience: Duration) {

@@ -91,7 +91,8 @@ fn share(ranks: &Arc<RankGroup>, prepared: Option<&mut Prepared>, request: &str)
     ready(ranks, prepared, request, &plan)
 }
 
-/// Compares what this rank and the others have, and takes this rank's share of its machine.
+/// Compares what this rank and the others have, takes this rank's share of its machine, and reads its records once where that is wanted: all that
+/// there are, or those of the shards that were dealt to it.
 pub(super) fn ready(
     ranks: &Arc<RankGroup>,
     prepared: &mut Prepared,
@@ -100,13 +101,17 @@ pub(super) fn ready(
 ) -> Result<(), TrainError> {
     prepared.ranks = Some(Arc::clone(ranks));
     ranks.set_patience(Duration::from_secs_f64(prepared.training.performance.patience));
-    let checked = if plan.check { prepared.check_records() } else { Ok(()) };
-    let threads = ranks.compare(checked.and_then(|()| RankFacts::of(prepared, request, &plan.key)))?;
+    let facts = ranks.compare(RankFacts::of(prepared, request, &plan.key))?;
     let own = &mut prepared.training.performance.threads;
     if *own == 0 {
-        *own = threads;
+        *own = ranks.threads(&facts);
     }
-    Ok(())
+    ranks.deal(&prepared.data, &facts)?;
+    let checked = match plan.check {
+        true => prepared.check_shards().and_then(|()| prepared.check_records()),
+        false => prepared.check_shards(),
+    };
+    ranks.agree(&checked).or_else(|other| checked.and(Err(other)))
 }
 
 /// Carries a run through together with the other ranks, or tells them that there is none.

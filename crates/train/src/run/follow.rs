@@ -30,7 +30,7 @@ pub fn follow(ranks: &Arc<RankGroup>, request: Option<&Request>) {
     let understood = understood(&plan);
     let Ok((mut prepared, plan)) = understood else {
         // The first rank names this failure.
-        let _ = understood.map_or_else(|error| ranks.compare(Err(error)), |_| Ok(0));
+        let _ = understood.map_or_else(|error| ranks.compare(Err(error)), |_| Ok(Vec::new()));
         return;
     };
     if ready(ranks, &mut prepared, &request, &plan).is_err() {

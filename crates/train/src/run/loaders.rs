@@ -33,7 +33,7 @@ impl StepLoaders {
     ) -> Result<Self, TrainError> {
         let options = loader_options(prepared, cards);
         let load = |ShownRecords { records, views }, sampler, keys| {
-            Loader::train(records, sampler, views, keys, steps.clone(), options)
+            Loader::train(records, sampler, views, keys, steps.clone(), options.clone())
         };
         let ShownPasses { own, public } = shown;
         let decoupled = prepared.masked.as_ref().is_some_and(MaskedPasses::decoupled);

@@ -108,6 +108,7 @@ pub fn start_beside(
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, TrainError> {
     let prepared = Prepared::new(request)?;
+    prepared.check_shards()?;
     prepared.check_records()?;
     let run = Run::create(prepared, out, budget)?;
     Run { shelf: shelf.clone(), ..run }.carry_through(observer)
@@ -162,7 +163,9 @@ pub fn resume_beside(
     (budget, shelf): (Option<&Within>, &FeatureShelf),
     observer: &mut dyn Observer,
 ) -> Result<RunOutcome, TrainError> {
-    let run = Run::again(OldRun::open(folder, performance)?, budget)?;
+    let old = OldRun::open(folder, performance)?;
+    old.prepared.check_shards()?;
+    let run = Run::again(old, budget)?;
     Run { shelf: shelf.clone(), ..run }.carry_through(observer)
 }
 
@@ -532,10 +535,7 @@ fn loader_options(prepared: &Prepared, cards: usize) -> LoaderOptions {
         threads: performance.threads,
         prefetch: performance.prefetch,
         microbatch: Planned::of(prepared).each(cards).saturating_mul(cards),
-        share: prepared.ranks.as_ref().map_or_else(SampleShare::default, |ranks| SampleShare {
-            process: ranks.rank(),
-            processes: ranks.size(),
-        }),
+        share: prepared.ranks.as_ref().map_or_else(SampleShare::default, |ranks| ranks.share()),
     }
 }
 

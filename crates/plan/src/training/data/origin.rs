@@ -49,6 +49,8 @@ pub enum StoredFormat {
     ImageFolder,
     /// Pictures named by a list.
     ImageList,
+    /// Pictures in shards, named by a list that also tells their sizes and what they hold.
+    ImageShards,
     /// The files of the MNIST family.
     Idx,
     /// The binary files of CIFAR-10 and CIFAR-100.
@@ -175,6 +177,7 @@ impl RecordOrigin {
             }
             DataFormat::ImageFolder => Self::stored(Ok(StoredFormat::ImageFolder), "folder", data, relation),
             DataFormat::ImageList => Self::stored(Ok(StoredFormat::ImageList), "folder", data, relation),
+            DataFormat::ImageShards => Self::stored(Ok(StoredFormat::ImageShards), "folder", data, relation),
             DataFormat::Idx => Self::stored(Ok(StoredFormat::Idx), "files", data, relation),
             DataFormat::Cifar => Self::stored(Ok(StoredFormat::Cifar), "files", data, relation),
             DataFormat::Npy => Self::stored(Ok(StoredFormat::Npy), "files", data, relation),
@@ -247,6 +250,7 @@ impl StoredFormat {
         match self {
             Self::ImageFolder
             | Self::ImageList
+            | Self::ImageShards
             | Self::Idx
             | Self::Cifar
             | Self::Npy

@@ -1,11 +1,18 @@
 //! Tables of cells between commas.
 
+/// A cell as a table holds it: in quotation marks where it would otherwise be read as something else.
+pub(crate) fn cell(text: &str) -> String {
+    let plain =
+        text.trim() == text && !text.contains([',', '"', '\n', '\r']) && !text.starts_with('\u{feff}');
+    if plain { text.to_owned() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
+}
+
 /// The lines of a table, each with its number and its cells. A cell in quotation marks may hold commas, line ends and doubled quotation
 /// marks; others are trimmed. Lines end in line feeds, carriage returns or both, and empty ones are passed over.
 ///
 /// # Errors
 /// A quotation mark that is not closed, or that something other than a comma follows.
-pub(super) fn lines(text: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
+pub(crate) fn lines(text: &str) -> Result<Vec<(usize, Vec<String>)>, String> {
     let mut lines = Vec::new();
     let mut characters = text.trim_start_matches('\u{feff}').chars().peekable();
     let mut number = 1;
