@@ -208,3 +208,43 @@ fn frames_of_clips_are_masked_one_by_one() {
         Command::new(env!("CARGO_BIN_EXE_dapple")).args(train).current_dir(folder).output().unwrap();
     assert!(trained.status.success(), "{}", String::from_utf8_lossy(&trained.stderr));
 }
+
+/// A picture brought to another size is still one of which nothing tells which side of a mask is up.
+#[test]
+fn prepared_pictures_are_still_to_be_turned() {
+    use image::{ImageEncoder, codecs::png::PngEncoder};
+    let turned = |folder: &Path| {
+        std::fs::create_dir_all(folder.join("pictures/cat")).unwrap();
+        std::fs::create_dir_all(folder.join("boxes/cat")).unwrap();
+        for (name, orientation) in [("cat/a", 1), ("cat/b", 3)] {
+            // A directory of one entry: the orientation (0x112), one short number.
+            let entry = [0x12, 1, 3, 0, 1, 0, 0, 0, orientation, 0, 0, 0];
+            let note = [b"II*\0\x08\0\0\0\x01\0".as_slice(), &entry, &[0; 4]].concat();
+            let file = std::fs::File::create(folder.join(format!("pictures/{name}.png"))).unwrap();
+            let mut encoder = PngEncoder::new(file);
+            encoder.set_exif_metadata(note).unwrap();
+            encoder.write_image(&[9; 16 * 8], 16, 8, image::ExtendedColorType::L8).unwrap();
+            std::fs::write(folder.join(format!("boxes/{name}.json")), "[]").unwrap();
+        }
+    };
+    let run = dapple_with("prepare pictures --size 8x8 --out prepared", turned);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let folder = run.folder.path();
+    let mask = |pictures: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dapple"));
+        command.args(["mask", pictures, "--from", "boxes", "--out"]).arg(format!("{pictures}-masks"));
+        let output = command.current_dir(folder).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for pictures in ["pictures", "prepared"] {
+        let (code, words) = mask(pictures);
+        assert_eq!(code, Some(2), "{words}");
+        assert!(words.contains(&format!("{pictures}/cat/b.png: the file notes that")), "{words}");
+    }
+    // Without the turned one, both are taken.
+    for pictures in ["pictures", "prepared"] {
+        std::fs::remove_file(folder.join(format!("{pictures}/cat/b.png"))).unwrap();
+        let _ = std::fs::remove_dir_all(folder.join(format!("{pictures}-masks")));
+        assert_eq!(mask(pictures).0, Some(0));
+    }
+}

@@ -9,8 +9,10 @@ use dapple_plan::spec::Pixels;
 use dapple_train::data::formats::ImageFolder;
 use dapple_train::data::segmentation::read_ids;
 use dapple_train::data::{DataError, Dataset, Image, Values};
+use image::codecs::png::PngEncoder;
 use image::imageops::{self, FilterType};
-use image::{DynamicImage, GrayImage, ImageFormat, RgbImage};
+use image::metadata::Orientation;
+use image::{DynamicImage, GrayImage, ImageDecoder, ImageEncoder, ImageReader, RgbImage};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -175,8 +177,30 @@ fn convert(
     let (brought, scale) = bring(&picture, size, fit, labels);
     let failed = |error: String| Failure::run(format!("cannot write {}: {error}", to.display()));
     fs::create_dir_all(to.parent().unwrap_or(Path::new("."))).map_err(|error| failed(error.to_string()))?;
-    brought.save_with_format(to, ImageFormat::Png).map_err(|error| failed(error.to_string()))?;
+    let mut bytes = Vec::new();
+    let mut encoder = PngEncoder::new(&mut bytes);
+    if let Some(note) = note_of_camera(&path)? {
+        encoder.set_exif_metadata(note).map_err(|error| failed(error.to_string()))?;
+    }
+    brought.write_with_encoder(encoder).map_err(|error| failed(error.to_string()))?;
+    fs::write(to, bytes).map_err(|error| failed(error.to_string()))?;
     Ok(PreparedPicture { labels, scale })
+}
+
+/// A camera's note that the picture is to be turned or mirrored where it is shown, and nothing else that it noted. Without it nobody would know any
+/// more that a mask of the picture may be either side up.
+fn note_of_camera(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
+    let failed = |error: String| Failure::run(format!("cannot read {}: {error}", path.display()));
+    let reader = ImageReader::open(path).and_then(ImageReader::with_guessed_format);
+    let reader = reader.map_err(|error| failed(error.to_string()))?;
+    let mut decoder = reader.into_decoder().map_err(|error| failed(error.to_string()))?;
+    let orientation = decoder.orientation().map_err(|error| failed(error.to_string()))?;
+    if orientation == Orientation::NoTransforms {
+        return Ok(None);
+    }
+    // A directory of one entry: the orientation (0x112), one short number.
+    let entry = [0x12, 1, 3, 0, 1, 0, 0, 0, orientation.to_exif(), 0, 0, 0];
+    Ok(Some([&b"II*\0\x08\0\0\0\x01\0"[..], &entry, &[0; 4]].concat()))
 }
 
 fn coloured(image: &Image) -> Option<DynamicImage> {
