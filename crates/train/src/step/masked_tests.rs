@@ -78,7 +78,7 @@ fn gradient(
 }
 
 /// Models with their ways to see a part, with padding, crops, resizing, mirroring and augmentations.
-const MODELS: [&str; 10] = [
+const MODELS: [&str; 13] = [
     "flip = true\naugment = ['affine degrees=20 translate=0.1', 'sharpness 0:2']----\
      [model]\nname = 'vit-ti-8'\n[pipeline]\nviews = 2\npad = 3\npad_mode = 'reflect'\ncrop = [16, 16]\n",
     "size = [24, 16]\naugment = ['colour-jitter brightness=0.4 saturation=0.2 hue=0.1', 'cutout 4x4']----\
@@ -96,6 +96,10 @@ const MODELS: [&str; 10] = [
     "size = [48, 32]\naugment = ['affine degrees=20', 'rand-augment 2 9']----\
      [model]\nname = 'resnet-18'\n[masked]\npass = 'pooled'\n[pipeline]\npad = 2\ncrop = [13, 13]\n",
     "frames = 4\nflip = true\n----[model]\nname = 'small-clip'\n[masked]\npass = 'blank'\n[pipeline]\ncrop = [13, 12]\n",
+    "flip = true\nsize = [32, 32]\naugment = ['blur 2 1', 'equalize p=0.5']----\
+     [model]\nname = 'convnext-t'\n[pipeline]\npad = 3\npad_mode = 'replicate'\ncrop = [16, 16]\n",
+    "size = [32, 32]\naugment = ['affine degrees=20']----[model]\nname = 'mobilenet-v2'\n[pipeline]\ncrop_scale = [0.3, 1.0]\n",
+    "augment = ['noise 0:0.1', 'posterize 3']----[model]\nname = 'wrn-16-4'\n[masked]\npass = 'blank'\n[pipeline]\npad = 2\ncrop = [16, 16]\n",
 ];
 
 #[test]
