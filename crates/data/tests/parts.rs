@@ -1,5 +1,5 @@
 //! Private and public parts of pictures in files of every kind: no bit of one tells of the other.
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod common;
 
