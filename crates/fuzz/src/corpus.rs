@@ -8,6 +8,7 @@ use dapple_graph::{Graph, GraphBuilder, GraphError, Init, Loss, Parameters, weig
 use dapple_plan::PlanSpec;
 use dapple_train::{Event, Observer, Request, Silent, resume, start};
 use image::{ImageFormat, RgbImage};
+use sha2::{Digest, Sha256};
 
 /// The model whose weights are read: so small that its names and shapes are most of the file.
 pub(crate) fn model() -> Result<Graph, GraphError> {
@@ -237,6 +238,19 @@ pub(crate) fn user_tables() -> Vec<Vec<u8>> {
         .into_iter()
         .chain([array("<i4", "1,", &[7, 0, 0, 0])])
         .collect()
+}
+
+/// A picture of one pixel.
+pub(crate) const DOT: &[u8] = b"P5\n1 1\n255\n\0";
+
+/// Lists of the picture [`DOT`] as `a.pgm`.
+pub(crate) fn shard_lists() -> Vec<Vec<u8>> {
+    let digest: String = Sha256::digest(DOT).iter().map(|byte| format!("{byte:02x}")).collect();
+    vec![
+        format!("file,class,width,height,sha256,shard\na.pgm,1,1,1,{digest},north\n").into_bytes(),
+        format!("shard,sha256,note,\"file\",width,height,class\r\n0,{digest},,\"a.pgm\",1,1,cat\r\n")
+            .into_bytes(),
+    ]
 }
 
 pub(crate) fn lists() -> Vec<Vec<u8>> {

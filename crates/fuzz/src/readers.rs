@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use dapple_data::formats::{ImageFolder, Npy, cifar, decode, decode_mask, idx};
+use dapple_data::formats::{ImageFolder, Npy, ShardedImages, cifar, decode, decode_mask, idx};
 use dapple_data::segmentation::{ClassMap, a2d2};
 use dapple_data::{DataError, DataLimits, Dataset, clips, masks, read_users};
 use dapple_graph::{Graph, GraphError, Parameters, weights};
@@ -55,6 +55,7 @@ pub const READERS: &[Reader] = &[
     Reader { name: "idx", corpus: corpus::idx, read: idx_file },
     Reader { name: "cifar", corpus: corpus::cifar, read: cifar_file },
     Reader { name: "list", corpus: corpus::lists, read: list },
+    Reader { name: "shards", corpus: corpus::shard_lists, read: shards },
     Reader { name: "users", corpus: corpus::user_tables, read: users },
     Reader { name: "mask", corpus: || corpus::pictures(ImageFormat::Png), read: mask },
     Reader { name: "image mask", corpus: corpus::image_masks, read: image_mask },
@@ -247,6 +248,18 @@ fn list(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
     let files = Files::new(bytes, folder, b"P5\n1 1\n255\n\0")?;
     let _ = std::fs::copy(&files.good, folder.join("a.pgm"));
     read_all(&ImageFolder::open_list(folder, &files.damaged, &LIMITS)?)
+}
+
+/// Reads the bytes as a list of one picture that lies there, whose content it may not know.
+fn shards(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
+    let files = Files::new(bytes, folder, corpus::DOT)?;
+    let _ = std::fs::copy(&files.good, folder.join("a.pgm"));
+    let pictures = ShardedImages::open(folder, &files.damaged, &LIMITS)?;
+    pictures.fingerprint()?;
+    (0..pictures.len()).try_for_each(|record| {
+        assert!(pictures.shard(record).is_some_and(|shard| !shard.is_empty()), "every picture has a shard");
+        Ok(pictures.read(record).map(drop)?)
+    })
 }
 
 /// Reads the bytes as a table and as an array of the users of one picture.
