@@ -17,6 +17,7 @@ use std::path::Path;
 
 use dapple_data::rand_core::Rng;
 use dapple_data::{MasterKey, Purpose, PurposeKey, Sampler, SamplingEvent};
+use dapple_plan::spec::keys::{KEYS, Key};
 use dapple_plan::{Certificate, Plan, PlanSpec, Relation, Sampling};
 use dapple_private::{AddedUpdate, Noise};
 
@@ -376,7 +377,26 @@ fn priced(spec: &PlanSpec) -> Result<(Plan, Certificate), TrainError> {
     Ok((plan, planned))
 }
 
-/// Refuses what a server does not carry out.
+/// The keys that a server carries out.
+const CARRIED_OUT: [&str; 11] = [
+    "privacy.relation",
+    "privacy.epsilon",
+    "privacy.delta",
+    "privacy.noise_multiplier",
+    "privacy.max_grad_norm",
+    "privacy.accountant",
+    "sampling.scheme",
+    "sampling.batch",
+    "sampling.records",
+    "sampling.steps",
+    "sampling.epochs",
+];
+
+/// The sections that are the clients' own affair, and change no price.
+const OF_CLIENTS: [&str; 5] = ["data", "model", "optimiser", "user", "performance"];
+
+/// Refuses what a server does not carry out. A key that is not known to be carried out, or to be of no consequence, is refused, too: whatever it
+/// is, the price would count it.
 fn check_spec(spec: &PlanSpec) -> Result<(), FederatedError> {
     let default = PlanSpec::default();
     let refused = [
@@ -413,8 +433,17 @@ fn check_spec(spec: &PlanSpec) -> Result<(), FederatedError> {
             "take it out: evaluate on public data, where the server app does",
         ),
     ];
-    refused
-        .into_iter()
-        .find(|(wrong, ..)| *wrong)
-        .map_or(Ok(()), |(_, key, problem, hint)| Err(FederatedError::Plan { key, problem, hint }))
+    if let Some((_, key, problem, hint)) = refused.into_iter().find(|(wrong, ..)| *wrong) {
+        return Err(FederatedError::Plan { key, problem, hint });
+    }
+    let unknown = |key: &&Key| {
+        spec.gives(key) && !CARRIED_OUT.contains(&key.path) && !OF_CLIENTS.contains(&key.section())
+    };
+    match KEYS.iter().find(unknown) {
+        None => Ok(()),
+        Some(key) => {
+            let problem = "nothing of the kind: a server does not carry it out";
+            Err(FederatedError::Plan { key: key.path, problem, hint: "take it out of the plan" })
+        }
+    }
 }

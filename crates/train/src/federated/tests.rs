@@ -195,6 +195,39 @@ fn what_a_server_does_not_carry_out_is_refused() {
     refused(target, "privacy.epsilon");
 }
 
+/// A key that changes what is priced is one of the numbers that rounds are taken by, or it is refused before anything is written.
+#[test]
+fn no_key_of_the_price_is_passed_over() {
+    let taken = [
+        "privacy.delta",
+        "privacy.max_grad_norm",
+        "privacy.noise_multiplier",
+        "sampling.batch",
+        "sampling.records",
+        "sampling.steps",
+        "sampling.epochs",
+    ];
+    let hash = |spec: &PlanSpec| Plan::check(spec).map(|plan| plan.hash().to_owned());
+    let plain = hash(&spec("")).unwrap();
+    let mut refused = 0;
+    for key in KEYS.iter().filter(|key| !taken.contains(&key.path)) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut changed = spec("");
+        let set = changed.set(key.path, key.example);
+        if set.is_err() || hash(&changed).is_ok_and(|hash| hash == plain) {
+            continue;
+        }
+        let error = FederatedRun::start(&changed, &folder.path().join("run"), model()).unwrap_err();
+        assert!(error.hint().is_some() && !folder.path().join("run").exists(), "{}: {error}", key.path);
+        refused += 1;
+    }
+    assert!(refused > 10, "{refused}");
+    // A section of which nothing is known here changes nothing yet, and is refused all the same.
+    let error =
+        FederatedRun::start(&spec("[masked]\npublic_weight = 0.5\n"), Path::new("run"), model()).unwrap_err();
+    assert!(error.to_string().starts_with("masked.public_weight: a federated run has"), "{error}");
+}
+
 #[test]
 fn noise_is_solved_for_a_target() {
     let folder = tempfile::tempdir().unwrap();
