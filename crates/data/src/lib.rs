@@ -51,7 +51,7 @@ pub use keys::{MasterKey, Purpose, PurposeKey, StepKey};
 pub use loader::{Labels, Loader, LoaderKeys, LoaderOptions, Microbatch, SampleShare};
 pub use open::{Opened, fill_in, fill_in_from, left_to_data, open};
 pub use pool::Pool;
-pub use sampler::{Draw, Sampler, SamplingEvent, SubmodelLaw};
+pub use sampler::{Draw, Sampler, SamplerKeys, SamplingEvent, SubmodelLaw};
 pub use split::{split, stratified_split};
 pub use target::{IGNORED, LabelMap, MAX_MAP_CLASSES, Target, UNLABELLED};
 pub use users::{Users, decode_users, read_users};

@@ -75,7 +75,7 @@ impl Folder {
         self.root.join("private/data.key")
     }
 
-    /// The key of balanced sampling, whose allocation must survive a crash.
+    /// The key of what is drawn once for a whole run: the allocation of balanced sampling, or the groups that steps draw from in turn.
     pub(crate) fn sampling_key(&self) -> PathBuf {
         self.root.join("private/sampling.key")
     }

@@ -23,6 +23,7 @@ impl Certificate {
         lines.extend(self.rates());
         lines.push(("steps", self.steps.to_string()));
         lines.push(("noise multiplier", self.noise_multiplier.to_string()));
+        lines.extend(self.correlated_noise.as_ref().map(|noise| ("bands", noise.words())));
         lines.extend(self.adaptive_clip.map(|clip| ("clip norm", clip.words())));
         for (index, phase) in self.phases.iter().enumerate() {
             let name = if index == 0 { "phases" } else { "" };

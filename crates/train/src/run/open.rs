@@ -86,9 +86,11 @@ impl Run {
         if checkpoint.is_some_and(|checkpoint| !trainer.restore(checkpoint)) {
             return Err(Checkpoint::misfit(folder.checkpoints()));
         }
-        // A step taken again with fresh noise would be another release. With a seed, or without privacy, it costs nothing.
+        // A step taken again with fresh noise would be another release. With a seed, or without privacy, it costs nothing, unless it would be
+        // released with sums that are lost: then it would be another release by the same noise.
         let spent = ledger.history().spent();
-        let step = if ledger.history().start().repeats_freely() { from } else { spent };
+        let again = ledger.history().start().repeats_freely() && prepared.plan().correlated_noise().is_none();
+        let step = if again { from } else { spent };
         let share = match ledger.history().finished() {
             true => None,
             false => Share::again(folder.root(), budget, &prepared, ledger.history())?,
