@@ -10,8 +10,8 @@ use dapple_plan::BracketPrecision;
 use dapple_plan::spec::keys::{KEYS, Key, Kind};
 
 use crate::verbs::{
-    account, audit, budget, calibrate, check, choose, completions, data, demo, eval, inclusion, keys, man,
-    mask, measure, models, new, predict, prepare, profile, report, reproduce, serve, sweep, sweep_train,
+    account, advise, audit, budget, calibrate, check, choose, completions, data, demo, eval, inclusion, keys,
+    man, mask, measure, models, new, predict, prepare, profile, report, reproduce, serve, sweep, sweep_train,
     train, verify,
 };
 
@@ -38,6 +38,7 @@ pub(crate) enum Verb {
     Check(check::Arguments),
     Account(account::Arguments),
     Calibrate(calibrate::Arguments),
+    Advise(advise::Arguments),
     Profile(profile::Arguments),
     Sweep(sweep::Arguments),
     Inclusion(inclusion::Arguments),

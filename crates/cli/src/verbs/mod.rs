@@ -1,6 +1,7 @@
 //! One file for each verb.
 
 pub(crate) mod account;
+pub(crate) mod advise;
 pub(crate) mod audit;
 pub(crate) mod budget;
 pub(crate) mod calibrate;
@@ -40,6 +41,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Check(arguments) => check::run(&arguments),
         Verb::Account(arguments) => account::run(&arguments),
         Verb::Calibrate(arguments) => calibrate::run(&arguments),
+        Verb::Advise(arguments) => advise::run(&arguments),
         Verb::Profile(arguments) => profile::run(&arguments),
         Verb::Sweep(arguments) => sweep::run(&arguments),
         Verb::Inclusion(arguments) => inclusion::run(&arguments),
