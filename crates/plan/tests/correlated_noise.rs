@@ -185,6 +185,63 @@ fn simulated_runs_lose_what_is_priced() {
     }
 }
 
+/// Three steps and two bands, integrated over all releases on a grid: the first chance moves two releases, the second is cut off. Others' contributions follow
+/// what was released before, and so does the sign of the record's. Nothing here knows of blocks, norms or amplification.
+#[test]
+fn three_releases_together_lose_what_is_priced() {
+    let base = [
+        ("privacy.delta", "1e-3"),
+        ("privacy.noise_multiplier", "1"),
+        ("sampling.batch", "1"),
+        ("sampling.records", "5"),
+        ("sampling.steps", "3"),
+        ("noise.bands", "2"),
+        ("noise.coefficients", "square-root"),
+    ];
+    let add_remove = plan(&base, &[]);
+    let replace = plan(&base, &[("privacy.relation", "replace")]);
+    // A chance draws the record with twice the rate 1 / 5.
+    let (g, c) = (0.4, 0.5);
+    let coefficients: Vec<f64> = add_remove.correlated_noise().unwrap().coefficients().collect();
+    assert_eq!((add_remove.rate_in_group(), coefficients), (g, vec![1.0, c]));
+    // Midpoints of cells this wide are off by about the square of the width, times what second derivatives of normal densities come to.
+    let (width, error) = (0.1f64, 2e-3);
+    let normal = |x: f64| (-0.5 * x * x).exp();
+    let cells: Vec<f64> = (-70..70).map(|cell| width * (f64::from(cell) + 0.5)).collect();
+    for (plan, other) in [(&add_remove, 0.0), (&replace, -1.0)] {
+        for epsilon in [0.2f64, 1.0] {
+            let (mut sum, mut reverse) = (0.0, 0.0);
+            for &u0 in &cells {
+                for &u1 in &cells {
+                    let others = 0.7 * u0.sin();
+                    let first = |v: f64| {
+                        (1.0 - g) * normal(u0) * normal(u1 - others)
+                            + g * normal(u0 - v) * normal(u1 - others - c * v)
+                    };
+                    let (p, q) = (first(1.0), first(other));
+                    if p + q < 1e-13 {
+                        continue;
+                    }
+                    let turn = u1.signum();
+                    for &u2 in &cells {
+                        // What others contributed before is released again.
+                        let still = u2 - c * others - 0.3 * u1.cos();
+                        let second = |v: f64| (1.0 - g) * normal(still) + g * normal(still - turn * v);
+                        let (p, q) = (p * second(1.0), q * second(other));
+                        sum += (p - epsilon.exp() * q).max(0.0);
+                        reverse += (q - epsilon.exp() * p).max(0.0);
+                    }
+                }
+            }
+            let cell = (width / std::f64::consts::TAU.sqrt()).powi(3);
+            let found = sum.max(reverse) * cell;
+            let priced = plan.pld().unwrap().delta(epsilon, BracketPrecision::default()).unwrap();
+            assert!(found <= priced.upper + error, "{} {epsilon}: {found} {priced:?}", plan.relation());
+            assert!(found >= priced.least() - error, "{} {epsilon}: {found} {priced:?}", plan.relation());
+        }
+    }
+}
+
 #[test]
 fn longer_runs_cost_more_and_prefixes_no_more_than_the_whole() {
     let whole = plan(&RECORDS, &[("noise.bands", "7")]);
