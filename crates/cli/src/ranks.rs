@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dapple_train::{MpiError, RankGroup, Request};
+use dapple_train::{Launch, MpiError, RankGroup, Request};
 
 use crate::failure::Failure;
 use crate::interrupt;
@@ -10,6 +10,19 @@ use crate::interrupt;
 /// Joins the other processes of the launcher that started this one; `None` if it was started alone.
 pub(crate) fn join() -> Result<Option<Arc<RankGroup>>, Failure> {
     Ok(RankGroup::join(told)?)
+}
+
+/// Refuses to do as one of several processes what each would do by itself. The first of them says so, for all.
+pub(crate) fn refuse_others() -> Result<(), Failure> {
+    let Some(launch) = Launch::detect().filter(Launch::tells_of_others) else { return Ok(()) };
+    if launch.rank.is_some_and(|rank| rank > 0) {
+        return Err(Failure::Followed);
+    }
+    let several = launch.size.map_or_else(|| "several".to_owned(), |size| size.to_string());
+    Err(Failure::request(
+        format!("{several} processes were started, and each would do all of this by itself"),
+        "run it without a launcher; only `dapple train` and `dapple resume` share their work",
+    ))
 }
 
 /// Tells why all processes end, while there is still time to.

@@ -47,7 +47,8 @@ impl Launch {
     }
 
     /// Whether there are other processes by what the launcher says.
-    pub(crate) fn tells_of_others(&self) -> bool {
+    #[must_use]
+    pub fn tells_of_others(&self) -> bool {
         self.size.is_some_and(|size| size > 1) || self.rank.is_some_and(|rank| rank > 0)
     }
 }

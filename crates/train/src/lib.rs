@@ -92,7 +92,7 @@ pub use certificate::{
 pub use choice::{ChoiceCertificate, choose_price, draw, reserve_choice};
 pub use dapple_data as data;
 pub use dapple_graph::zoo::LibraryNames;
-pub use dapple_mpi::{MpiError, World};
+pub use dapple_mpi::{Launch, MpiError, World};
 pub use dapple_plan::Look;
 pub use dapple_private::StepError;
 pub use description::{Answers, ClassDescription, ModelDescription};

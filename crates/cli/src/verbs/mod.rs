@@ -32,9 +32,13 @@ pub(crate) mod verify;
 
 use crate::args::Verb;
 use crate::failure::Failure;
+use crate::ranks;
 
 /// Runs a verb.
 pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
+    if !matches!(verb, Verb::Train(_) | Verb::Resume(_)) {
+        ranks::refuse_others()?;
+    }
     match verb {
         Verb::New(arguments) => new::run(&arguments),
         Verb::Prepare(arguments) => prepare::run(&arguments),

@@ -219,6 +219,15 @@ impl Dataset for Clips {
     fn frame_masks(&self, record: usize, size: Size) -> Result<Option<Vec<Mask>>, DataError> {
         let Some(masks) = &self.masks else { return Ok(None) };
         let (clip, _) = within(&self.clips, record)?;
+        if let ClipSource::Video(video) = clip
+            && let Some([read, stored]) = video.uneven(&self.limits)?
+        {
+            let place = clip.path().display();
+            let problem = format!(
+                "{place}: some frames are repeated or left out so that they come at an even rate ({read} are read, {stored} are stored), and nothing tells which of them a mask is of; take its frames out of it, and make masks of these"
+            );
+            return Err(DataError::setting("data.masks", problem));
+        }
         masks.read(record, &clip.frame_names(&self.limits)?, self.frames, (size, &self.limits)).map(Some)
     }
 

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dapple_geometry::Size;
+use sha2::{Digest, Sha256};
 
 use super::{CHANNELS, evenly_spaced};
 use crate::formats::one_line;
@@ -42,12 +43,32 @@ const HEADER: u64 = 32;
 /// How much of what the program complains about is kept.
 const COMPLAINT: u64 = 4096;
 
+/// Which frames a program writes.
+#[derive(Debug, Clone, Copy)]
+enum FrameRate {
+    /// As many as make the video's usual rate: some may be repeated or left out.
+    Even,
+    /// Each that is stored, once.
+    Stored,
+}
+
+impl FrameRate {
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Even => &[],
+            Self::Stored => &["-fps_mode", "passthrough"],
+        }
+    }
+}
+
 /// A video file whose frames are counted once.
 #[derive(Debug, Clone)]
 pub(super) struct Video {
     path: PathBuf,
     program: OsString,
     total: Arc<OnceLock<usize>>,
+    /// Frames as they are read and as they are stored, where these are not the same; `None` where they are.
+    uneven: Arc<OnceLock<Option<[usize; 2]>>>,
     /// The longest that one pass over it may take.
     pub(super) most_time: Duration,
 }
@@ -63,7 +84,7 @@ impl Video {
     }
 
     pub(super) fn decoded_by(program: OsString, path: PathBuf) -> Self {
-        Self { path, program, total: Arc::default(), most_time: MOST_TIME }
+        Self { path, program, total: Arc::default(), uneven: Arc::default(), most_time: MOST_TIME }
     }
 
     pub(super) fn path(&self) -> &PathBuf {
@@ -87,7 +108,7 @@ impl Video {
             return Ok(*known);
         }
         let mut total = 0;
-        let mut decoder = VideoDecoder::start(self, limits)?;
+        let mut decoder = VideoDecoder::start(self, FrameRate::Even, limits)?;
         while decoder.next(None)?.is_some() {
             total += 1;
             if total > MOST_FRAMES {
@@ -101,10 +122,35 @@ impl Video {
         }
     }
 
+    /// How many frames are read and how many the file stores, unless both are the same frames, one by one. The program repeats and leaves out frames
+    /// so that they come at an even rate; other programs number those that are stored.
+    pub(super) fn uneven(&self, limits: &DataLimits) -> Result<Option<[usize; 2]>, DataError> {
+        if let Some(known) = self.uneven.get() {
+            return Ok(*known);
+        }
+        let all = |rate| {
+            let (mut hash, mut frame, mut count) = (Sha256::new(), Vec::new(), 0);
+            let mut decoder = VideoDecoder::start(self, rate, limits)?;
+            while decoder.next(Some(&mut frame))?.is_some() {
+                hash.update(&frame);
+                frame.clear();
+                count += 1;
+                if count > MOST_FRAMES {
+                    return Err(self.wrong(format!("more than {MOST_FRAMES} frames")));
+                }
+            }
+            decoder.finish()?;
+            Ok((count, hash.finalize()))
+        };
+        let (read, stored) = (all(FrameRate::Even)?, all(FrameRate::Stored)?);
+        let uneven = (read != stored).then_some([read.0, stored.0]);
+        Ok(*self.uneven.get_or_init(|| uneven))
+    }
+
     /// Reads frames that are evenly spaced over the video.
     pub(super) fn read(&self, frames: usize, limits: &DataLimits) -> Result<Image, DataError> {
         let total = self.frames(limits)?;
-        let mut decoder = VideoDecoder::start(self, limits)?;
+        let mut decoder = VideoDecoder::start(self, FrameRate::Even, limits)?;
         let (mut values, mut size) = (Vec::new(), None);
         // The frame that comes next out of the program, and where the last one that was kept begins.
         let (mut next, mut kept) = (0, 0);
@@ -134,7 +180,7 @@ impl Video {
 
     /// The command that writes every frame as a picture in the format PPM. The arguments are fixed, but for the name of the file, which
     /// begins with its protocol and the root and is neither an option nor another protocol.
-    fn command(&self) -> Result<Command, DataError> {
+    fn command(&self, rate: FrameRate) -> Result<Command, DataError> {
         let reader = self.reader().ok_or_else(|| self.wrong("its ending is that of no video".to_owned()))?;
         let path = std::fs::canonicalize(&self.path).map_err(DataError::io(&self.path))?;
         if !path.is_file() {
@@ -157,6 +203,7 @@ impl Video {
             ])
             .arg(file)
             .args(["-map", "0:v:0", "-an", "-sn", "-dn", "-map_metadata", "-1"])
+            .args(rate.arguments())
             .args(["-pix_fmt", "rgb24", "-c:v", "ppm", "-f", "image2pipe", "pipe:1"])
             .env_remove("FFREPORT")
             .stdin(Stdio::null())
@@ -179,8 +226,8 @@ struct VideoDecoder<'a> {
 }
 
 impl<'a> VideoDecoder<'a> {
-    fn start(video: &'a Video, limits: &'a DataLimits) -> Result<Self, DataError> {
-        let mut child = video.command()?.spawn().map_err(|source| match source.kind() {
+    fn start(video: &'a Video, rate: FrameRate, limits: &'a DataLimits) -> Result<Self, DataError> {
+        let mut child = video.command(rate)?.spawn().map_err(|source| match source.kind() {
             std::io::ErrorKind::NotFound => DataError::NoDecoder { path: video.path.clone() },
             _ => DataError::io(Path::new(&video.program))(source),
         })?;

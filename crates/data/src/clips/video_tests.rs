@@ -139,6 +139,67 @@ fn video_files_are_clips_of_their_folder() {
     assert_ne!(before, after);
 }
 
+/// The number of a frame is that of its mask, so a video of which programs number the frames in several ways has no masks.
+#[test]
+fn videos_with_uneven_frames_have_no_masks() {
+    let stored = |even: &str, stored: &str| {
+        format!("case \"$*\" in *passthrough*) {} ;; *) {} ;; esac", frames(stored), frames(even))
+    };
+    for (even, others, uneven) in [
+        ("abcd", "abcd", None),
+        ("abbcd", "abcd", Some([5, 4])),
+        ("abc", "abcd", Some([3, 4])),
+        // One frame is repeated and another left out.
+        ("aabd", "abcd", Some([4, 4])),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let video = video(folder.path(), "a.avi", &stored(even, others));
+        assert_eq!(video.uneven(&DataLimits::default()).unwrap(), uneven, "{even} {others}");
+        assert_eq!(video.frames(&DataLimits::default()).unwrap(), even.len());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let broken = video(folder.path(), "a.avi", &stored("ab", "a").replace(";; *)", "; exit 1 ;; *)"));
+    assert!(broken.uneven(&DataLimits::default()).is_err());
+}
+
+/// A webcam that missed three frames: the file stores the others, and the real program, where it is installed, fills the gap.
+#[test]
+fn a_real_video_with_a_gap_is_refused_beside_masks() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("clips/a")).unwrap();
+    fs::create_dir_all(folder.path().join("masks/a")).unwrap();
+    for (name, gap) in [("whole", "between(n,90,91)"), ("gap", "between(n,5,7)")] {
+        let made = std::process::Command::new("ffmpeg")
+            .args([
+                "-nostdin",
+                "-v",
+                "error",
+                "-f",
+                "lavfi",
+                "-i",
+                "testsrc=duration=2:rate=10:size=64x48",
+                "-vf",
+            ])
+            .arg(format!("select='not({gap})'"))
+            .args(["-fps_mode", "vfr", "-c:v", "mjpeg"])
+            .arg(folder.path().join(format!("clips/a/{name}.avi")))
+            .status();
+        if !made.is_ok_and(|status| status.success()) {
+            eprintln!("ffmpeg is not installed here");
+            return;
+        }
+        fs::write(folder.path().join(format!("masks/a/{name}.csv")), "frame,x,y,w,h\n3,1,1,5,5\n").unwrap();
+    }
+    let clips = Clips::open(&folder.path().join("clips"), None, 4, &DataLimits::default()).unwrap();
+    let clips = clips.with_masks(&folder.path().join("masks")).unwrap();
+    let size = Size::new(64, 48).unwrap();
+    let masks = [0, 1].map(|record| clips.frame_masks(record, size));
+    assert_eq!([0, 1].map(|record| clips.name(record).unwrap()), ["a/gap.avi", "a/whole.avi"]);
+    let error = masks[0].as_ref().unwrap_err().to_string();
+    assert!(error.contains("20 are read, 17 are stored"), "{error}");
+    assert_eq!(masks[1].as_ref().unwrap().as_ref().unwrap().len(), 4);
+}
+
 /// With the real program, where it is installed.
 #[test]
 fn a_real_video_is_decoded_frame_by_frame() {

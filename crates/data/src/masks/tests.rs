@@ -257,27 +257,37 @@ fn every_record_has_one_mask_of_its_name() {
 /// A picture whose camera was held sideways has two sides that may be up, and a mask may be of either.
 #[test]
 fn a_picture_that_is_to_be_turned_has_no_mask() {
-    use image::{ImageEncoder, codecs::png::PngEncoder};
+    use image::ImageEncoder;
+    use image::codecs::{jpeg::JpegEncoder, png::PngEncoder, webp::WebPEncoder};
     // A directory of one entry: the orientation (0x112), one short number.
     let exif = |orientation: u8| {
         let entry = [0x12, 1, 3, 0, 1, 0, 0, 0, orientation, 0, 0, 0];
         [b"II*\0".as_slice(), &[8, 0, 0, 0, 1, 0], &entry, &[0; 4]].concat()
     };
-    for (orientation, stands) in [(1, true), (3, false), (6, false), (2, false)] {
+    fn encoded(mut encoder: impl ImageEncoder, exif: Vec<u8>) {
+        encoder.set_exif_metadata(exif).unwrap();
+        encoder.write_image(&[9; 12], 2, 2, image::ExtendedColorType::Rgb8).unwrap();
+    }
+    let cases = [(1, true), (3, false), (6, false), (2, false)];
+    let endings = ["png", "jpg", "webp"].into_iter();
+    for (ending, (orientation, stands)) in endings.flat_map(|ending| cases.map(|case| (ending, case))) {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::create_dir_all(at("train/cat")).unwrap();
         std::fs::create_dir_all(at("masks/cat")).unwrap();
-        let mut encoder = PngEncoder::new(std::fs::File::create(at("train/cat/a.png")).unwrap());
-        encoder.set_exif_metadata(exif(orientation)).unwrap();
-        encoder.write_image(&[9; 4], 2, 2, image::ExtendedColorType::L8).unwrap();
+        let file = std::fs::File::create(at(&format!("train/cat/a.{ending}"))).unwrap();
+        match ending {
+            "png" => encoded(PngEncoder::new(file), exif(orientation)),
+            "jpg" => encoded(JpegEncoder::new(file), exif(orientation)),
+            _ => encoded(WebPEncoder::new_lossless(file), exif(orientation)),
+        }
         std::fs::write(at("masks/cat/a.json"), r#"{"boxes": [[0, 0, 0, 3]]}"#).unwrap();
         let limits = DataLimits::default();
         let whole = Arc::new(ImageFolder::open(&at("train"), &limits).unwrap());
         // Without a mask, a picture is what it is stored as.
         assert!(whole.read(0).is_ok());
         match MaskedRecords::open(whole, &at("masks"), &limits).unwrap().read(0) {
-            Ok(_) => assert!(stands, "{orientation}"),
+            Ok(_) => assert!(stands, "{ending} {orientation}"),
             Err(error) => {
                 assert!(
                     !stands && error.to_string().contains("to be turned") && error.hint().is_some(),

@@ -8,6 +8,7 @@ mod submodels;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chacha20::rand_core::Rng;
@@ -16,13 +17,16 @@ use dapple_plan::{Plan, Sampling};
 use crate::DataError;
 use crate::keys::{MasterKey, Purpose, PurposeKey};
 use crate::uniform::{below, subset};
-use balanced::Allocation;
+use balanced::{Allocation, AllocationLaw};
 use poisson::Rate;
 
 pub use event::SamplingEvent;
 pub(crate) use groups::clip_groups;
 pub use submodels::SubmodelLaw;
 pub(crate) use submodels::by_submodel;
+
+/// Records for each one that a step draws, up to which all are marked: a byte each then takes no more memory than a list of those drawn would.
+const MARKS_A_RECORD: u64 = 16;
 
 /// The records of one step, or the users where the plan draws these, in growing order. A Poisson draw may be empty, and even then the step adds noise.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,6 +75,10 @@ impl SamplerKeys {
 ///   records and epochs.
 ///
 /// [`Sampler::event`] is the accountant's name for what a step did.
+///
+/// # Memory
+/// That of the records of the steps at hand, and no list of all records: of one step, and with the balanced scheme of as many steps of an epoch as
+/// [`MOST_KEPT`](balanced::MOST_KEPT) places hold, but at least one. What is kept changes nothing that is drawn.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     keys: SamplerKeys,
@@ -157,10 +165,11 @@ impl Sampler {
                 let place = (step - first_step) % epoch_steps;
                 // An epoch's allocation is keyed by its first step, which no other epoch shares.
                 let epoch = step - place;
-                let kept = self.allocation.take().filter(|allocation| allocation.epoch() == epoch);
+                let kept = self.allocation.take().filter(|allocation| allocation.holds(epoch, place));
                 let allocation = kept.unwrap_or_else(|| {
                     let mut random = self.keys.draws.step(epoch).stream(0);
-                    Arc::new(Allocation::draw(&mut random, epoch, self.records, per_record, epoch_steps))
+                    let law = AllocationLaw { records: self.records, per_record, epoch_steps };
+                    Arc::new(Allocation::draw(&mut random, epoch, &law, law.window(place)))
                 });
                 let indices = allocation.at(place);
                 self.allocation = Some(allocation);
@@ -208,7 +217,13 @@ impl Sampler {
 
 /// A uniform subset of so many numbers below a bound, in ascending order.
 fn ordered_subset(random: &mut impl Rng, count: u64, bound: u64) -> Vec<usize> {
-    let mut taken = vec![false; bound as usize];
-    subset(random, count, bound, |number| !std::mem::replace(&mut taken[number as usize], true));
-    taken.iter().enumerate().filter_map(|(number, &taken)| taken.then_some(number)).collect()
+    // A mark for each number is quicker to find than one among those taken, as long as there are not many more numbers than these.
+    if bound / MARKS_A_RECORD <= count {
+        let mut taken = vec![false; bound as usize];
+        subset(random, count, bound, |number| !std::mem::replace(&mut taken[number as usize], true));
+        return taken.iter().enumerate().filter_map(|(number, &taken)| taken.then_some(number)).collect();
+    }
+    let mut taken = BTreeSet::new();
+    subset(random, count, bound, |number| taken.insert(number as usize));
+    taken.into_iter().collect()
 }
