@@ -95,7 +95,7 @@ fn shown(records: &Arc<dyn Dataset>, part: RecordPart, grid: Option<PartGrid>) -
     let (mut inputs, mut labels) = (Vec::new(), Vec::new());
     for microbatch in loader.unwrap().map(Result::unwrap) {
         inputs.extend(microbatch.inputs.iter().map(|value| value.to_bits()));
-        let Labels::Classes(classes) = &microbatch.labels else { panic!("classes") };
+        let Labels::Classes(classes) = &microbatch.labels else { unreachable!("pictures have classes") };
         labels.extend(classes);
     }
     (inputs, labels)
