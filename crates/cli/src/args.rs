@@ -10,8 +10,8 @@ use dapple_plan::BracketPrecision;
 use dapple_plan::spec::keys::{KEYS, Key, Kind};
 
 use crate::verbs::{
-    account, audit, budget, calibrate, check, choose, completions, data, demo, eval, inclusion, keys, man,
-    mask, measure, models, new, predict, prepare, profile, report, reproduce, serve, sweep, sweep_train,
+    account, audit, budget, calibrate, check, choose, completions, data, demo, eval, export, inclusion, keys,
+    man, mask, measure, models, new, predict, prepare, profile, report, reproduce, serve, sweep, sweep_train,
     train, verify,
 };
 
@@ -49,6 +49,7 @@ pub(crate) enum Verb {
     Resume(train::ResumeArguments),
     Eval(eval::Arguments),
     Predict(predict::Arguments),
+    Export(export::Arguments),
     Measure(measure::Arguments),
     Report(report::Arguments),
     Serve(serve::Arguments),

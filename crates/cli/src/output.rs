@@ -104,6 +104,8 @@ fn refuse_foreign(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 
 fn foreign(path: &Path) -> Failure {
     Failure::request(
+        "onnx" => head.starts_with(b"\x08\x08\x12\x06dapple"),
+        "sample" => contains(head, b"{\"input\":{\"dtype\":\"F32\""),
         format!("{}: there is another file of this name, and it is not written over", path.display()),
         "give another name, or move the file away",
     )
@@ -127,6 +129,16 @@ fn could_be(flag: &str, head: &[u8]) -> bool {
         "svg" => head.starts_with(b"<svg"),
         "csv" => kind(head).contains(&b','),
         _ => head.starts_with(b"\x89PNG"),
+    replace_file(path, quiet, |file| file.write_all(bytes))
+}
+
+/// As [`write_file`], piece by piece, over a file that [`check_target`] has looked at.
+pub(crate) fn replace_file(
+    path: &Path,
+    quiet: bool,
+    write: impl FnOnce(&mut File) -> std::io::Result<()>,
+) -> Result<(), Failure> {
+    refuse_link(path)?;
     }
 }
 
@@ -157,7 +169,7 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8], quiet: bool) -> Result<(), F
         .write(true)
         .create_new(true)
         .open(&part)
-        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|mut file| write(&mut file))
         .and_then(|()| fs::rename(&part, path));
     if let Err(error) = written {
         // The part may not exist, and the first error is the one to report.

@@ -26,6 +26,7 @@ fn help_of_every_verb() {
         "resume",
         "eval",
         "predict",
+        "export",
         "measure",
         "report",
         "verify",

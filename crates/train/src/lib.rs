@@ -68,6 +68,7 @@ mod ranks;
 #[doc(hidden)]
 pub mod readers;
 mod recover;
+mod released;
 mod results;
 mod run;
 mod split;
@@ -94,6 +95,7 @@ pub use dapple_data as data;
 pub use dapple_graph::zoo::LibraryNames;
 pub use dapple_mpi::{MpiError, World};
 pub use dapple_plan::Look;
+pub use dapple_onnx::OnnxError;
 pub use dapple_private::StepError;
 pub use description::{Answers, ClassDescription, ModelDescription};
 pub use error::TrainError;
@@ -112,6 +114,7 @@ pub use predictor::{Prediction, Predictor};
 pub use prepare::Request;
 pub use ranks::RankGroup;
 pub use results::{EvaluationLine, evaluations, plan_of_run, request_of_run, steps_lost};
+pub use released::ReleasedModel;
 pub use run::{
     Completed, Estimate, Readiness, Rehearsal, RunOutcome, certify, check, complete,
     complete_without_records, estimate, evaluate, evaluate_with, follow, resume, resume_among, resume_beside,

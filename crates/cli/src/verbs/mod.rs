@@ -11,6 +11,7 @@ pub(crate) mod data;
 pub(crate) mod demo;
 pub(crate) mod eval;
 mod explain;
+pub(crate) mod export;
 pub(crate) mod inclusion;
 pub(crate) mod keys;
 pub(crate) mod man;
@@ -51,6 +52,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Resume(arguments) => train::resume(&arguments),
         Verb::Eval(arguments) => eval::run(&arguments),
         Verb::Predict(arguments) => predict::run(&arguments),
+        Verb::Export(arguments) => export::run(&arguments),
         Verb::Measure(arguments) => measure::run(&arguments),
         Verb::Report(arguments) => report::run(&arguments),
         Verb::Serve(arguments) => serve::run(&arguments),
