@@ -73,6 +73,7 @@ mod results;
 mod run;
 mod split;
 mod step;
+mod tensorboard;
 mod terms;
 mod verify;
 mod witness;

@@ -35,6 +35,7 @@ use crate::pace::{self, Engine, Pace};
 use crate::prepare::{Prepared, Request};
 use crate::ranks::RankOrder;
 use crate::step::{Taken, Trainer};
+use crate::tensorboard::EventFiles;
 use crate::terms::Cost;
 use keys::Keys;
 use loaders::StepLoaders;
@@ -186,6 +187,8 @@ struct Run {
     diagnostics: Lines,
     /// Histograms of gradient norms, where the plan asks for them.
     norms: Option<NormHistograms>,
+    /// Event files for TensorBoard, where the plan asks for them, from the first step of this process on.
+    events: Option<EventFiles>,
     /// What a user should know before the first step.
     notes: Vec<String>,
     /// What a budget has set aside for the run.
@@ -270,6 +273,9 @@ impl Run {
     }
 
     fn train(&mut self, observer: &mut dyn Observer, flow: &mut ControlFlow<()>) -> Result<(), TrainError> {
+        if self.prepared.training.conduct.tensorboard {
+            self.events = Some(EventFiles::begin(&self.folder, self.step)?);
+        }
         let steps = self.prepared.plan().steps();
         let machine = self.trainer.machine();
         let ranks = self.prepared.ranks.as_ref().map(|ranks| ranks.size() as u64);
@@ -422,6 +428,10 @@ impl Run {
         Ok(())
     }
 
+        if let Some(events) = &mut self.events {
+            let epsilon = self.prepared.terms().price(self.step)?.map(|price| price.epsilon.upper);
+            events.evaluated(self.step, &evaluation, (epsilon, clip_norm))?;
+        }
     fn write_diagnostics(&mut self, taken: &Taken) -> Result<(), TrainError> {
         #[derive(Serialize)]
         struct DiagnosticsLine {
@@ -451,6 +461,9 @@ impl Run {
         let history = self.ledger.history();
         let (lines, hash) = history.position();
         let place = CheckpointPlace {
+        if let Some(events) = &mut self.events {
+            events.stepped(self.step, taken, line.seconds)?;
+        }
             step: self.step,
             optimiser_updates: self.trainer.updates(),
             optimiser_noise: self.trainer.noise_part(),

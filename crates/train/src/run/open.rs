@@ -140,6 +140,7 @@ impl Run {
             diagnostics,
             norms,
             notes,
+            events: None,
             share: None,
             shelf: FeatureShelf::default(),
         })
