@@ -48,7 +48,7 @@ pub mod ranges;
 pub mod spec;
 mod training;
 
-pub use certificate::{AdaptiveClipFacts, Certificate, CertificateDocument, CertificatePhase};
+pub use certificate::{AdaptiveClipFacts, Certificate, CertificateDocument, CertificatePhase, wrapped};
 pub use check::{
     Averaged, ClipQuantile, ClipWindow, MaskedTokens, PixelNoise, Plan, Protected, PublicTokens, Relation,
     Sampling, Scheme, Seen, SizeBounds, Spatial, Split, masked,

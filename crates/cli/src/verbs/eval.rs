@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     lines.extend(evaluation.top5.map(|top5| ("top-5 accuracy", format!("{top5:.4}"))));
     // A loss of nothing may have a sign, which says nothing.
     lines.push(("loss", format!("{:.4}", evaluation.loss + 0.0)));
-    let text: String = lines.iter().map(|(name, value)| format!("{name:<16}  {value}\n")).collect();
+    let text: String = lines.iter().map(|(name, value)| output::wrapped(name, value)).collect();
     output::print(&format!("{text}\n{}", per_class(&evaluation, &class_names)?.to_text(TextStyle::default())))
 }
 

@@ -15,6 +15,7 @@ use crate::pricing::loss::{BalancedBound, EpsilonAnswer};
 use crate::spec::Accountant;
 use crate::{Relation, Sampling, Scheme};
 pub use document::CertificateDocument;
+pub use text::wrapped;
 pub(crate) use words::protects;
 
 /// A priced plan.
