@@ -12,7 +12,7 @@ use dapple_plan::spec::keys::{KEYS, Key, Kind};
 use crate::verbs::{
     account, audit, budget, calibrate, check, choose, completions, data, demo, eval, export, inclusion, keys,
     man, mask, measure, models, new, predict, prepare, profile, report, reproduce, serve, sweep, sweep_train,
-    train, verify,
+    train, verify, weights,
 };
 
 /// Differentially private training of vision models that counts every source of randomness.
@@ -60,6 +60,7 @@ pub(crate) enum Verb {
     Mask(mask::Arguments),
     Keys(keys::Arguments),
     Models(models::Arguments),
+    Weights(weights::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
 }

@@ -37,6 +37,9 @@ fn help_of_every_verb() {
         "mask",
         "keys",
         "models",
+        "weights",
+        "weights list",
+        "weights get",
         "completions",
         "man",
     ] {

@@ -29,6 +29,7 @@ pub(crate) mod sweep;
 pub(crate) mod sweep_train;
 pub(crate) mod train;
 pub(crate) mod verify;
+pub(crate) mod weights;
 
 use crate::args::Verb;
 use crate::failure::Failure;
@@ -63,6 +64,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Mask(arguments) => mask::run(&arguments),
         Verb::Keys(arguments) => keys::run(&arguments),
         Verb::Models(arguments) => models::run(&arguments),
+        Verb::Weights(arguments) => weights::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),
         Verb::Man(arguments) => man::run(&arguments),
     }
