@@ -38,6 +38,7 @@ mod target;
 pub mod uniform;
 mod users;
 mod views;
+mod watched;
 
 pub use chacha20::ChaCha20Rng;
 pub use chacha20::rand_core;
@@ -56,3 +57,4 @@ pub use split::{split, stratified_split};
 pub use target::{IGNORED, LabelMap, MAX_MAP_CLASSES, Target, UNLABELLED};
 pub use users::{Users, decode_users, read_users};
 pub use views::{FixedParts, PartGrid, RecordPart, Views, Whole};
+pub use watched::{ReadingObserver, WatchedRecords};

@@ -50,7 +50,7 @@ mod training;
 
 pub use certificate::{
     AdaptiveClipFacts, Certificate, CertificateDocument, CertificatePhase, CorrelatedNoiseFacts,
-    TradeOffPoint,
+    TradeOffPoint, wrapped,
 };
 pub use check::{
     Averaged, BatchLimit, ClipQuantile, ClipWindow, CorrelatedNoise, MaskedTokens, PixelNoise, Plan,

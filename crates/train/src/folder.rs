@@ -70,6 +70,16 @@ impl Folder {
         self.root.join("private/gradient-norms.jsonl")
     }
 
+    /// Public values for TensorBoard.
+    pub(crate) fn tensorboard(&self) -> PathBuf {
+        self.root.join("tensorboard")
+    }
+
+    /// Values for TensorBoard that come straight from private records.
+    pub(crate) fn private_tensorboard(&self) -> PathBuf {
+        self.root.join("private/tensorboard")
+    }
+
     /// The key that hides the fingerprint of the data set in the ledger.
     pub(crate) fn data_key(&self) -> PathBuf {
         self.root.join("private/data.key")
@@ -117,6 +127,7 @@ impl Folder {
                 self.plan(),
                 self.certificate(),
                 self.metrics(),
+                self.tensorboard(),
                 self.checkpoints(),
                 self.model(),
                 self.adapters(),

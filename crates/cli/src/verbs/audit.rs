@@ -122,5 +122,5 @@ fn text(audit: &Audit) -> String {
     }
     lines.extend(audit.assumptions.iter().map(|assumption| ("assumes", assumption.clone())));
     lines.push(("plan hash", audit.plan_hash.clone()));
-    lines.iter().map(|(name, value)| format!("{name:<16}  {value}\n")).collect()
+    lines.iter().map(|(name, value)| output::wrapped(name, value)).collect()
 }

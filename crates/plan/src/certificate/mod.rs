@@ -16,6 +16,7 @@ use crate::pricing::loss::{BalancedBound, EpsilonAnswer};
 use crate::spec::Accountant;
 use crate::{Relation, Sampling, Scheme};
 pub use document::CertificateDocument;
+pub use text::wrapped;
 pub use trade_off::TradeOffPoint;
 pub(crate) use words::protects;
 

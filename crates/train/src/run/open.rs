@@ -1,10 +1,11 @@
 //! Begins new runs and opens old ones.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use dapple_data::rand_core::Rng;
-use dapple_data::{Dataset, MasterKey, Purpose};
+use dapple_data::{Dataset, MasterKey, Purpose, ReadingObserver, WatchedRecords};
 use dapple_plan::Look;
 use dapple_plan::spec::Performance;
 
@@ -141,6 +142,7 @@ impl Run {
             metrics,
             diagnostics,
             norms,
+            events: None,
             notes,
             share: None,
             shelf: FeatureShelf::default(),
@@ -177,6 +179,19 @@ pub fn evaluate(folder: &Path, look: Look) -> Result<Evaluation, TrainError> {
 /// # Errors
 /// As [`evaluate`].
 pub fn evaluate_with(folder: &Path, look: Look, performance: &Performance) -> Result<Evaluation, TrainError> {
+    evaluate_watched(folder, look, performance, Arc::new(|_, _| ()))
+}
+
+/// As [`evaluate_with`]; the observer is told of every image that was read.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn evaluate_watched(
+    folder: &Path,
+    look: Look,
+    performance: &Performance,
+    observer: ReadingObserver,
+) -> Result<Evaluation, TrainError> {
     let folder = Folder::new(folder);
     let (prepared, recovered) = verified(&folder, performance)?;
     let test = prepared.data.test.clone().ok_or_else(|| {
@@ -191,6 +206,7 @@ pub fn evaluate_with(folder: &Path, look: Look, performance: &Performance) -> Re
     if checkpoint.is_some_and(|checkpoint| !Checkpoint::fill(checkpoint.weights(), &mut parameters)) {
         return Err(Checkpoint::misfit(folder.checkpoints()));
     }
+    let test: Arc<dyn Dataset> = Arc::new(WatchedRecords::new(test, observer));
     Evaluator::new(&prepared, look)?.evaluate_weights(&prepared, &parameters, &test)
 }
 
