@@ -90,12 +90,20 @@ class PlanKeywords(TypedDict, total=False):
     """the number of records a step takes, a whole number"""
     records: int | None
     """the number of records in the data set, a whole number"""
+    max_batch: int | None
+    """the most records a step of poisson sampling takes; of more, a uniform subset is kept, and the price counts it (default: no limit)"""
     per_record: int | None
     """the number of steps of an epoch each record joins, for balanced sampling (default: 1 for balanced sampling)"""
     epochs: int | None
     """the number of passes over the data set, a whole number"""
     steps: int | None
     """the number of steps of all epochs, a whole number (default: epochs * ceil(records / batch), for balanced sampling times per-record)"""
+    bands: int | str | None
+    """the number of steps over which noise cancels, a whole number, or auto (default: 1, noise of its own for each step)"""
+    coefficients: Literal["optimised", "square-root"] | None
+    """how the noise cancels: as in the square root of sums, or as the noise in the iterates is least (default: optimised)"""
+    iterates: Literal["mean", "last"] | None
+    """which iterates optimised coefficients and auto look at: the mean over all, or the last (default: mean)"""
     submodels: int | None
     """the number of disjoint submodels, of which each record updates one a step"""
     mixture: Sequence[tuple[int, float]] | None
@@ -118,8 +126,8 @@ class PlanKeywords(TypedDict, total=False):
     """where the gradient of public tokens comes from (default: decoupled for the masked relation)"""
     public_clip: float | None
     """the clip norm of public gradients in private clip norms, for coupled-clipped"""
-    masked_pass: Literal["tokens", "blank"] | None
-    """how a model sees the private, or the public, part of an image alone (default: tokens for vision transformers, blank for other models)"""
+    masked_pass: Literal["tokens", "pooled", "blank"] | None
+    """how a model sees the private, or the public, part of an image alone (default: tokens for vision transformers and MViT, pooled for models that take one mean over their features at last, blank for others)"""
     public_weight: float | None
     """the weight of public gradients beside private ones, not for coupled-clipped (default: 1)"""
 

@@ -30,6 +30,8 @@ def check_plan(plan: dapple.Plan) -> None:
         what = "averages of several images before clipping"
     elif "clip_quantile" in sections["privacy"]:
         what = "a clip norm that follows a quantile"
+    elif sections.get("noise", {}).get("bands", 1) != 1:
+        what = "noise that cancels across steps"
     elif "pixel_noise" in sections.get("pipeline", {}):
         what = "noise on pixels"
     else:

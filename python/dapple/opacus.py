@@ -74,6 +74,7 @@ class PlanAccountant(IAccountant):
 
     def __init__(self, plan: dapple.Plan) -> None:
         super().__init__()
+        _sound.check_plan(plan)
         self.plan = plan
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:

@@ -190,7 +190,7 @@ def test_crops_of_another_plan_are_refused():
     private(dataset=dapple.torch.CroppedDataset(records(), own))
 
 
-@pytest.mark.parametrize("change", [dict(views=2), dict(pixel_noise=2.0), dict(records_per_clip=2), dict(relation="masked"), dict(relation="user"), dict(submodels=2, relation="add-remove")])
+@pytest.mark.parametrize("change", [dict(views=2), dict(pixel_noise=2.0), dict(records_per_clip=2), dict(relation="masked"), dict(relation="user"), dict(submodels=2, relation="add-remove"), dict(bands=2)])
 def test_plans_that_opacus_cannot_carry_out(change):
     with pytest.raises(dapple.PlanError, match="Opacus cannot carry out") as caught:
         private(plan=dapple.Plan(PLAN, **change))

@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod banded;
 pub mod baselines;
 mod bracket;
 pub mod calibrate;
@@ -39,7 +40,7 @@ pub use bracket::Bracket;
 pub use error::{AccountingError, Result};
 pub use pair::{Distances, Participation, Substitution};
 pub use partition::{AllocationAnswer, AllocationBound, Partition, RandomAllocation};
-pub use pld::{BracketPrecision, GivenLosses, Pld};
+pub use pld::{BracketPrecision, GivenLosses, Pld, TradeOff};
 pub use work::{Effort, Work};
 
 /// The README's examples are tests of this crate.

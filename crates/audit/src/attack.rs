@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use dapple_data::rand_core::Rng;
 use dapple_data::{MasterKey, Purpose};
-use dapple_plan::{Plan, Relation, Sampling};
+use dapple_plan::{BracketPrecision, Plan, Relation, Sampling};
 use dapple_train::{Completed, Rehearsal, Request, TrainError, complete_without_records};
 use serde::Serialize;
 
+use crate::blocks::{Blocks, Chance};
 use crate::canaries::{Canaries, CanaryWeights, Pattern};
 use crate::error::AuditError;
 use crate::evidence::Evidence;
@@ -17,6 +18,10 @@ use crate::rates::{self, Dependence, Rates};
 /// How far one standard deviation of noise moves a weight in a batch of one. It is so little that the model stays what it is: weights
 /// times the largest input stay far below one.
 const MOVE: f64 = 1e-20;
+/// A curve need not be sharper than a hundred, because the least refuted noise is not either. It is a bound all the same.
+const CURVE_PRECISION: BracketPrecision = BracketPrecision { relative: 1e-2 };
+/// How far from the claimed noise multiplier others are tried.
+const FARTHEST: f64 = 16.0;
 /// The number of canaries if none is given.
 const CANARIES: usize = 2000;
 /// The most canaries: each has weights of its own in the model, and every record's gradient contains all of them.
@@ -53,6 +58,15 @@ pub enum Attack {
     Rates(Rates),
 }
 
+/// The least noise for which the guesses contradict the plan's whole trade-off curve, not only its epsilon at one delta.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct RefutedCurve {
+    /// A run that claims so much noise, or more, is refuted.
+    pub noise_multiplier: f64,
+    /// What such a run would certify.
+    pub epsilon: f64,
+}
+
 /// A measured lower bound beside the certified upper one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Audit {
@@ -64,6 +78,11 @@ pub struct Audit {
     pub epsilon_certified: f64,
     /// The delta of both bounds.
     pub delta: f64,
+    /// What the guesses refute by the whole curve, with the same confidence by itself; `None` if nothing, or if there is no curve.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refuted_curve: Option<RefutedCurve>,
+    /// The certified noise multiplier.
+    pub noise_multiplier: f64,
     /// The relation under which the two contents of a canary make neighbouring data sets.
     pub relation: &'static str,
     /// Records with a coin.
@@ -86,7 +105,9 @@ impl Audit {
     /// Whether the measurement contradicts the certificate.
     #[must_use]
     pub fn contradicts(&self) -> bool {
-        self.epsilon_lower_bound > self.epsilon_certified
+        let by_curve =
+            self.refuted_curve.is_some_and(|refuted| refuted.noise_multiplier <= self.noise_multiplier);
+        by_curve || self.epsilon_lower_bound > self.epsilon_certified
     }
 }
 
@@ -153,6 +174,8 @@ pub fn audit_completed(
         confidence,
         epsilon_certified,
         delta: certificate.delta,
+        refuted_curve: refuted_curve(completed, &guesses::made(&evidence, &coins), confidence)?,
+        noise_multiplier: certificate.noise_multiplier,
         relation: plan.relation().name(),
         canaries: canaries as u64,
         pattern,
@@ -199,6 +222,14 @@ fn gather(
     let mut taken = 0;
     for part in plan.parts() {
         let evidence = Evidence::new(part);
+        let mut blocks: Option<Vec<Blocks>> = part.correlated_noise().map(|noise| {
+            let group = |canary| rehearsal.group(canary).unwrap_or(0);
+            (0..canaries).map(|canary| Blocks::new(noise, group(canary), weights.len())).collect()
+        });
+        let of_chance = |chance: &Chance| {
+            let (values, less, told) = chance.contribution()?;
+            Some(evidence.with_less_noise(less).of(&values, told))
+        };
         for _ in 0..part.steps() {
             // Weights move downhill by the learning rate times the noisy sum, divided by the batch.
             let scale = part.batch() as f64 / (learning_rate * rehearsal.clip_norm());
@@ -214,10 +245,19 @@ fn gather(
                     *moved = (after - *before) * scale;
                     *before = after;
                 }
-                *total += evidence.of(&moved, told[canary]);
+                *total += match &mut blocks {
+                    None => evidence.of(&moved, told[canary]),
+                    Some(blocks) => {
+                        let chance = blocks[canary].add(&moved, told[canary]);
+                        chance.as_ref().and_then(of_chance).unwrap_or(0.0)
+                    }
+                };
             }
             taken += 1;
             progress(taken, plan.steps());
+        }
+        for (total, blocks) in total.iter_mut().zip(blocks.into_iter().flatten()) {
+            *total += of_chance(&blocks.cut_off()).unwrap_or(0.0);
         }
     }
     Ok(total)
@@ -248,6 +288,50 @@ fn strongest(
     by_guesses.chain(by_rates).fold(nothing, |best, next| if next.0 > best.0 { next } else { best })
 }
 
+/// The least noise multiplier whose trade-off curve is refuted by some of these guesses, among which the error rate is divided. It is found to one part in a
+/// hundred.
+fn refuted_curve(
+    completed: &Completed,
+    guesses: &[Guesses],
+    confidence: f64,
+) -> Result<Option<RefutedCurve>, AuditError> {
+    let chance = (1.0 - confidence) / guesses.len() as f64;
+    let spec = &completed.spec;
+    if !spec.phases.is_empty() {
+        return Ok(None);
+    }
+    let at = |noise: f64| -> Result<Option<(bool, Plan)>, AuditError> {
+        let mut spec = spec.clone();
+        spec.privacy.noise_multiplier = Some(noise);
+        // Some noise is beyond the accountant's means, some plans have bounds on epsilon alone.
+        let Ok(plan) = Plan::check_with_masks(&spec, &completed.masks) else { return Ok(None) };
+        let Ok(curve) = plan.trade_off_curve(CURVE_PRECISION) else { return Ok(None) };
+        Ok(Some((guesses.iter().any(|guesses| guesses.is_refuted_by(&curve, chance)), plan)))
+    };
+    let claimed = completed.plan.noise_multiplier();
+    let tried = claimed / FARTHEST..=claimed * FARTHEST;
+    let (mut kept, mut refuted) = (None, None);
+    let mut noise = claimed;
+    // From the claim on in steps, until the least refuted noise lies between two that were tried.
+    while tried.contains(&noise) {
+        match at(noise)? {
+            None => break,
+            Some((true, _)) => refuted = Some(noise),
+            Some((false, _)) => kept = Some(noise),
+        }
+        noise = match (kept, refuted) {
+            (Some(kept), Some(refuted)) if refuted / kept < 1.01 => break,
+            (Some(kept), Some(refuted)) => (kept * refuted).sqrt(),
+            (None, _) => noise / 2.0,
+            (_, None) => noise * 2.0,
+        };
+    }
+    let Some(noise_multiplier) = refuted else { return Ok(None) };
+    let Some((_, plan)) = at(noise_multiplier)? else { return Ok(None) };
+    let epsilon = plan.epsilon(BracketPrecision::default()).map_err(TrainError::from)?.upper;
+    Ok(Some(RefutedCurve { noise_multiplier, epsilon }))
+}
+
 fn assumptions(
     attack: Attack,
     dependence: Dependence,
@@ -268,6 +352,9 @@ fn assumptions(
     }
     if plan.relation() == Relation::Masked {
         list.push("the attacker knows all public parts, and marks canaries by them".to_owned());
+    }
+    if plan.groups() > 1 {
+        list.push("the attacker is told in which steps each record may be drawn".to_owned());
     }
     if tells_submodels {
         list.push("the attacker is told which submodel each record updates, which no run tells".to_owned());

@@ -94,7 +94,9 @@ impl Evidence {
             }
             Relation::AddRemove | Relation::User => false,
         };
-        let (rate, noise) = (part.effective_rate(), part.gradient_noise());
+        // Where noise cancels across steps, the probability of a chance.
+        let rate = part.rate_in_group() * part.inclusion_probability();
+        let noise = part.gradient_noise();
         Self { rate, noise, opposite, places: ContributionPlaces::new(part), public: PublicTrace::of(part) }
     }
 
@@ -113,6 +115,11 @@ impl Evidence {
             PublicTrace::Told => return 0.0,
         };
         self.drawn(heads + public) - self.drawn(tails + public)
+    }
+
+    /// The same for values with so many times less noise.
+    pub(crate) fn with_less_noise(&self, times: f64) -> Self {
+        Self { noise: self.noise / times, ..self.clone() }
     }
 
     /// `ln(1 - q + q r)`, with `r` the likelihood ratio, by its logarithm, of values that contain a contribution against those that contain none.

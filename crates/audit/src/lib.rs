@@ -34,13 +34,15 @@
 
 mod attack;
 mod binomial;
+mod blocks;
 mod canaries;
+mod curve;
 mod error;
 mod evidence;
 mod guesses;
 mod rates;
 
-pub use attack::{Attack, Audit, Options, audit, audit_completed};
+pub use attack::{Attack, Audit, Options, RefutedCurve, audit, audit_completed};
 pub use canaries::Pattern;
 pub use error::AuditError;
 pub use guesses::Guesses;

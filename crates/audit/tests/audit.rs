@@ -128,6 +128,42 @@ fn coupled_public_gradients_contradict_what_is_claimed_for_them() {
     assert!(false_one.contradicts(), "{false_one:?}");
 }
 
+/// Noise that cancels across steps: records are drawn several times, and what each draw moved is put together from successive releases. The last
+/// chance of some groups is cut off by the end.
+#[test]
+fn noise_across_steps_is_audited() {
+    for (name, more) in [
+        ("add or remove", "noise.bands = 4".to_owned()),
+        ("cut off", "noise.bands = 7\nnoise.coefficients = 'square-root'".to_owned()),
+        ("replace", "noise.bands = 3\nprivacy.relation = 'replace'".to_owned()),
+        ("patch", format!("{PATCH}noise.bands = 4")),
+        ("mixtures", format!("{PATCH}{MIXED}pipeline.views = 2\nnoise.bands = 4")),
+        ("users", format!("{USERS}noise.bands = 4")),
+        ("submodels", "noise.bands = 4\npartition.submodels = 2".to_owned()),
+        ("dropout", "noise.bands = 4\npartition.dropout = 0.5".to_owned()),
+    ] {
+        let audit = audited(&more);
+        assert!(!audit.contradicts(), "{name}: {audit:?}");
+        assert!(audit.epsilon_lower_bound > 0.8, "{name}: {audit:?}");
+    }
+}
+
+/// A draw moves several releases. Whoever counts one of them, or forgets that coefficients make a draw move more than a clip norm, is caught.
+#[test]
+fn noise_across_steps_without_its_coefficients_is_caught() {
+    // Forty groups of a hundred records, of which each is drawn for sure in two of eighty steps.
+    let run = "sampling.records = 4000\nprivacy.delta = 0.05\nprivacy.noise_multiplier = 1.5\n";
+    let banded = format!("{run}noise.bands = 40\nsampling.batch = 100\nsampling.steps = 80");
+    let options = Options { canaries: Some(4000), ..Options::default() };
+    let mut completed = complete(&request(&banded)).unwrap();
+    let honest = audit_completed(&completed, &options, &mut |_, _| {}).unwrap();
+    assert!(!honest.contradicts(), "{honest:?}");
+    let draws = format!("{run}sampling.batch = 4000\nsampling.steps = 2");
+    completed.certificate = complete(&request(&draws)).unwrap().certificate;
+    let false_one = audit_completed(&completed, &options, &mut |_, _| {}).unwrap();
+    assert!(false_one.contradicts(), "{} {false_one:?}", honest.epsilon_certified);
+}
+
 /// The attack does not choose who is clipped together with a canary, so it shows less; what it shows is within the certificate.
 #[test]
 fn records_clipped_together_are_audited() {

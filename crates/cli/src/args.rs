@@ -10,9 +10,9 @@ use dapple_plan::BracketPrecision;
 use dapple_plan::spec::keys::{KEYS, Key, Kind};
 
 use crate::verbs::{
-    account, audit, budget, calibrate, check, choose, completions, data, demo, eval, inclusion, keys, man,
-    mask, measure, models, new, predict, prepare, profile, report, reproduce, serve, sweep, sweep_train,
-    train, verify,
+    account, advise, audit, budget, calibrate, check, choose, completions, data, demo, eval, export,
+    inclusion, keys, man, mask, measure, models, new, predict, prepare, profile, report, reproduce, serve,
+    sweep, sweep_train, train, verify, weights,
 };
 
 /// Differentially private training of vision models that counts every source of randomness.
@@ -38,6 +38,7 @@ pub(crate) enum Verb {
     Check(check::Arguments),
     Account(account::Arguments),
     Calibrate(calibrate::Arguments),
+    Advise(advise::Arguments),
     Profile(profile::Arguments),
     Sweep(sweep::Arguments),
     Inclusion(inclusion::Arguments),
@@ -49,6 +50,7 @@ pub(crate) enum Verb {
     Resume(train::ResumeArguments),
     Eval(eval::Arguments),
     Predict(predict::Arguments),
+    Export(export::Arguments),
     Measure(measure::Arguments),
     Report(report::Arguments),
     Serve(serve::Arguments),
@@ -59,6 +61,7 @@ pub(crate) enum Verb {
     Mask(mask::Arguments),
     Keys(keys::Arguments),
     Models(models::Arguments),
+    Weights(weights::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
 }

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
+pub(crate) use dapple_plan::wrapped;
 use serde::Serialize;
 
 use crate::failure::{Failure, harmless};
@@ -20,29 +21,6 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::BrokenPipe),
         Err(error) => Err(Failure::run(format!("cannot write to stdout: {error}"))),
     }
-}
-
-/// The width of lines that are wrapped.
-const WIDTH: usize = 110;
-/// The width of the names in front of values.
-const NAME: usize = 16;
-
-/// A line `name  value`, wrapped between words. Further lines begin below the value.
-pub(crate) fn wrapped(name: &str, value: &str) -> String {
-    let mut text = String::new();
-    let mut line = format!("{name:<NAME$} ");
-    let begins = line.chars().count();
-    for word in value.split(' ') {
-        let (used, more) = (line.chars().count(), word.chars().count());
-        if used > begins && used + 1 + more > WIDTH {
-            text.push_str(line.trim_end());
-            text.push('\n');
-            line = " ".repeat(NAME + 1);
-        }
-        line.push(' ');
-        line.push_str(word);
-    }
-    text + line.trim_end() + "\n"
 }
 
 /// Prints a result as JSON.
@@ -126,6 +104,8 @@ fn could_be(flag: &str, head: &[u8]) -> bool {
         "html" => head.starts_with(b"<!DOCTYPE html>"),
         "svg" => head.starts_with(b"<svg"),
         "csv" => kind(head).contains(&b','),
+        "onnx" => head.starts_with(b"\x08\x08\x12\x06dapple"),
+        "sample" => contains(head, b"{\"input\":{\"dtype\":\"F32\""),
         _ => head.starts_with(b"\x89PNG"),
     }
 }
@@ -149,6 +129,16 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 /// Writes a file under another name in the same folder and then renames it. Only a file of the same kind is written over.
 pub(crate) fn write_file(path: &Path, bytes: &[u8], quiet: bool) -> Result<(), Failure> {
     refuse_foreign(path, bytes)?;
+    replace_file(path, quiet, |file| file.write_all(bytes))
+}
+
+/// As [`write_file`], piece by piece, over a file that [`check_target`] has looked at.
+pub(crate) fn replace_file(
+    path: &Path,
+    quiet: bool,
+    write: impl FnOnce(&mut File) -> std::io::Result<()>,
+) -> Result<(), Failure> {
+    refuse_link(path)?;
     let failed = |error: std::io::Error| Failure::run(format!("cannot write {}: {error}", path.display()));
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
@@ -157,7 +147,7 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8], quiet: bool) -> Result<(), F
         .write(true)
         .create_new(true)
         .open(&part)
-        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|mut file| write(&mut file))
         .and_then(|()| fs::rename(&part, path));
     if let Err(error) = written {
         // The part may not exist, and the first error is the one to report.
@@ -186,16 +176,6 @@ pub(crate) fn command_line() -> String {
 #[allow(clippy::unwrap_used, reason = "a test")]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_are_wrapped_between_words() {
-        assert_eq!(wrapped("delta", "1e-5"), "delta             1e-5\n");
-        let long = wrapped("protects", &"seven77 ".repeat(20));
-        assert!(long.lines().count() == 2 && long.lines().all(|line| line.len() <= WIDTH), "{long}");
-        assert!(long.lines().nth(1).is_some_and(|line| line.starts_with("                  seven77")));
-        let word = "x".repeat(200);
-        assert_eq!(wrapped("", &word).trim(), word);
-    }
 
     #[test]
     fn only_files_of_the_same_kind_are_written_over() {

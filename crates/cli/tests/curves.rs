@@ -25,6 +25,18 @@ fn profiles() {
 }
 
 #[test]
+fn advice() {
+    let plan = "--image 200x200 --crop 40x40 --patch 10x10 --batch 50 --records 3000 --steps 600 --epsilon 2 --delta 1e-5";
+    let run = dapple(&format!("advise {plan} --csv a.csv --svg a.svg --html a.html"));
+    snapshot("advise_text", &run.report());
+    assert!(run.read("a.svg").starts_with("<svg"));
+    let answer = dapple(&format!("advise {plan} --json")).json();
+    let own = answer["advice"].as_array().unwrap().iter().filter(|view| view["own"] == true).count();
+    assert_eq!(own, 1);
+    snapshot("advise_refused", &dapple(&format!("advise {plan} --work 0")).report());
+}
+
+#[test]
 fn sweeps() {
     let run = dapple(&format!(
         "sweep {FIGURE_2A} --over crop=50:150:50 --over noise-multiplier=4,4.5 --json --csv s.csv --svg s.svg --html s.html"

@@ -26,6 +26,7 @@ fn help_of_every_verb() {
         "resume",
         "eval",
         "predict",
+        "export",
         "measure",
         "report",
         "verify",
@@ -37,6 +38,9 @@ fn help_of_every_verb() {
         "mask",
         "keys",
         "models",
+        "weights",
+        "weights list",
+        "weights get",
         "completions",
         "man",
     ] {

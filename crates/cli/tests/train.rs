@@ -195,13 +195,31 @@ fn wrong_requests_say_what_is_wrong_and_write_nothing() {
 
 #[test]
 fn a_small_demonstration() {
-    let run = dapple_with("demo --seeds 2 --steps 3 --out demo --json --quiet", |_| ());
+    let run = dapple_with("demo --seeds 1 --steps 3 --out demo --json --quiet", |_| ());
     let answer = run.json();
     let methods = answer["methods"].as_array().unwrap();
     assert_eq!(methods.len(), 2);
     assert!(methods.iter().all(|method| method["epsilon"].as_f64().unwrap() <= 2.0));
     assert!(methods[0]["noise_multiplier"].as_f64() > methods[1]["noise_multiplier"].as_f64());
-    assert_eq!(methods[0]["accuracies"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        (methods[0]["measure"].as_str(), methods[0]["scores"].as_array().unwrap().len()),
+        (Some("mIoU"), 1)
+    );
     let page = run.read("demo/report.html");
-    assert!(page.contains("data:image/png;base64,") && !page.contains("src=\"http"));
+    // Four streets, each with its truth and what both levels find.
+    assert_eq!(page.matches("data:image/png;base64,").count(), 4 * 4);
+    assert!(page.contains("found at patch level") && !page.contains("src=\"http"));
+}
+
+#[test]
+fn a_small_demonstration_with_garments() {
+    let run = dapple_with("demo --garments --seeds 2 --steps 3 --out demo --json --quiet", |_| ());
+    let answer = run.json();
+    let methods = answer["methods"].as_array().unwrap();
+    assert!(methods.iter().all(|method| method["epsilon"].as_f64().unwrap() <= 2.0));
+    assert_eq!(
+        (methods[0]["measure"].as_str(), methods[0]["scores"].as_array().unwrap().len()),
+        (Some("accuracy"), 2)
+    );
+    assert_eq!(run.read("demo/report.html").matches("data:image/png;base64,").count(), 1);
 }

@@ -13,7 +13,7 @@ use dapple_data::segmentation::ClassMap;
 use dapple_data::street::StreetScenes;
 use dapple_data::{
     DataLimits, Dataset, Image, LabelMap, Loader, LoaderKeys, LoaderOptions, MasterKey, Purpose, Sampler,
-    Values, ViewPlan, Views,
+    SamplerKeys, Values, ViewPlan, Views,
 };
 use dapple_geometry::Size;
 use dapple_plan::{Plan, PlanSpec};
@@ -175,7 +175,7 @@ fn samplers(criterion: &mut Criterion) {
         ),
     ] {
         let plan = plan(text);
-        let key = MasterKey::from_seed(1).purpose(Purpose::Sampling);
+        let key = SamplerKeys::of(&MasterKey::from_seed(1));
         let mut sampler = Sampler::new(&plan, plan.records() as usize, key).unwrap();
         let mut step = 0;
         // Only the first step of an epoch draws the allocation, so only that one is measured.
@@ -199,7 +199,7 @@ fn scenes(criterion: &mut Criterion) {
     let views = Views::new(plan.spatial(), &view_plan(""), &*dataset).unwrap();
     criterion.bench_function("load 8 batches of 256 crops 32x32 of scenes", |bencher| {
         bencher.iter(|| {
-            let sampler = Sampler::new(&plan, 4000, keys.purpose(Purpose::Sampling)).unwrap();
+            let sampler = Sampler::new(&plan, 4000, SamplerKeys::of(&keys)).unwrap();
             let (views, key) = (vec![views.clone()], LoaderKeys::of(&keys));
             let options =
                 LoaderOptions { threads: 2, prefetch: 2, microbatch: 0, ..LoaderOptions::default() };

@@ -44,6 +44,8 @@ pub enum Purpose {
     PublicViews,
     /// Which of a user's records a round sees, and in which order.
     UserRecords,
+    /// Which steps may draw a record, where noise cancels across steps.
+    Groups,
 }
 
 impl Purpose {
@@ -64,6 +66,7 @@ impl Purpose {
             Self::PublicSampling => 12,
             Self::PublicViews => 13,
             Self::UserRecords => 14,
+            Self::Groups => 15,
         }
     }
 }
@@ -125,8 +128,8 @@ impl PurposeKey {
         StepKey(child(&self.0, step))
     }
 
-    /// The bytes of the key. Balanced sampling writes them down, because after a crash it needs the key again for the rest of an epoch's
-    /// allocation. No other key may be written anywhere.
+    /// The bytes of the key. What is drawn once for a whole run needs its key again after a crash: that of the allocation of balanced sampling,
+    /// and that of the groups in which noise cancels across steps, are written down. No other key may be written anywhere.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 32] {
         self.0
@@ -212,6 +215,7 @@ mod tests {
             Purpose::PublicSampling,
             Purpose::PublicViews,
             Purpose::UserRecords,
+            Purpose::Groups,
         ];
         for seed in 0..3 {
             for purpose in purposes {

@@ -39,6 +39,7 @@ mod target;
 pub mod uniform;
 mod users;
 mod views;
+mod watched;
 
 pub use chacha20::ChaCha20Rng;
 pub use chacha20::rand_core;
@@ -52,8 +53,9 @@ pub use keys::{MasterKey, Purpose, PurposeKey, StepKey};
 pub use loader::{Labels, Loader, LoaderKeys, LoaderOptions, Microbatch, SampleShare};
 pub use open::{Opened, fill_in, fill_in_from, left_to_data, open};
 pub use pool::Pool;
-pub use sampler::{Draw, Sampler, SamplingEvent, SubmodelLaw};
+pub use sampler::{Draw, Sampler, SamplerKeys, SamplingEvent, SubmodelLaw};
 pub use split::{split, stratified_split};
 pub use target::{IGNORED, LabelMap, MAX_MAP_CLASSES, Target, UNLABELLED};
 pub use users::{Users, decode_users, read_users};
 pub use views::{FixedParts, PartGrid, RecordPart, Views, Whole};
+pub use watched::{ReadingObserver, WatchedRecords};

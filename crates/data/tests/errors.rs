@@ -10,7 +10,7 @@ use std::sync::Arc;
 use common::{idx_bytes, message, npy_bytes, open, plan, spec, view_plan, write};
 use dapple_data::formats::{ImageFolder, Npy, cifar, decode, idx};
 use dapple_data::{
-    DataError, DataLimits, Dataset, Loader, LoaderKeys, LoaderOptions, MasterKey, Purpose, Sampler, Views,
+    DataError, DataLimits, Dataset, Loader, LoaderKeys, LoaderOptions, MasterKey, Sampler, SamplerKeys, Views,
 };
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -276,7 +276,7 @@ fn a_damaged_picture_reaches_the_trainer() {
     let keys = MasterKey::from_seed(1);
     let views = Views::new(plan.spatial(), &view_plan(""), &*dataset).unwrap();
     let start = |views: Views| {
-        let sampler = Sampler::new(&plan, 20, keys.purpose(Purpose::Sampling)).unwrap();
+        let sampler = Sampler::new(&plan, 20, SamplerKeys::of(&keys)).unwrap();
         let options = LoaderOptions { threads: 2, prefetch: 3, microbatch: 6, ..LoaderOptions::default() };
         Loader::train(Arc::clone(&dataset), sampler, vec![views], LoaderKeys::of(&keys), 0..50, options)
             .unwrap()

@@ -8,7 +8,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dapple_data::{MasterKey, Purpose, Sampler};
+use dapple_data::{MasterKey, Sampler, SamplerKeys};
 use dapple_plan::{Plan, PlanSpec};
 
 struct Counting;
@@ -54,7 +54,7 @@ fn a_billion_records_are_sampled_without_a_list_of_them() {
             "[privacy]\nrelation = 'replace'\ndelta = 1e-10\nnoise_multiplier = 1.0\n[sampling]\nrecords = {RECORDS}\n{scheme}\n"
         );
         let plan = Plan::check(&PlanSpec::from_toml(&text).unwrap()).unwrap();
-        let key = MasterKey::from_seed(1).purpose(Purpose::Sampling);
+        let key = SamplerKeys::of(&MasterKey::from_seed(1));
         let mut sampler = Sampler::new(&plan, RECORDS as usize, key).unwrap();
         let before = LIVE.load(Ordering::Relaxed);
         PEAK.store(before, Ordering::Relaxed);

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use common::{idx_bytes, plan, spec, view_plan, write};
 use dapple_data::{
-    DataPlan, Dataset, Labels, Loader, LoaderKeys, LoaderOptions, MasterKey, Microbatch, Opened, Purpose,
-    Sampler, Views,
+    DataPlan, Dataset, Labels, Loader, LoaderKeys, LoaderOptions, MasterKey, Microbatch, Opened, Sampler,
+    SamplerKeys, Views,
 };
 
 const CLASSES: usize = 5;
@@ -51,7 +51,7 @@ fn run(root: &Path, text: &str, microbatch: usize) -> Vec<Microbatch> {
     let views = views.with_synthetic(averaged.synthetic, pool.as_ref(), kind).unwrap();
     let views = views.with_mixtures(averaged, kind).unwrap();
     let keys = MasterKey::from_seed(7);
-    let sampler = Sampler::new(&plan, train.len(), keys.purpose(Purpose::Sampling)).unwrap();
+    let sampler = Sampler::new(&plan, train.len(), SamplerKeys::of(&keys)).unwrap();
     let options = LoaderOptions { microbatch, ..LoaderOptions::default() };
     let keys = LoaderKeys::of(&keys);
     Loader::train(train, sampler, vec![views], keys, 0..6, options).unwrap().map(Result::unwrap).collect()

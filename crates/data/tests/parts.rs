@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use common::{open, plan, spec, view_plan};
 use dapple_data::{
-    Dataset, Labels, Loader, LoaderKeys, LoaderOptions, MasterKey, PartGrid, Purpose, RecordPart, Sampler,
-    Views,
+    Dataset, Labels, Loader, LoaderKeys, LoaderOptions, MasterKey, PartGrid, RecordPart, Sampler,
+    SamplerKeys, Views,
 };
 use dapple_geometry::TokenGrid;
 use image::{ExtendedColorType, ImageFormat};
@@ -88,14 +88,14 @@ fn shown(records: &Arc<dyn Dataset>, part: RecordPart, grid: Option<PartGrid>) -
     );
     let views = Views::new(plan.spatial(), &data, &**records).unwrap().of_part(part, grid).unwrap();
     let master = MasterKey::from_seed(9);
-    let sampler = Sampler::new(&plan, 1, master.purpose(Purpose::Sampling)).unwrap();
+    let sampler = Sampler::new(&plan, 1, SamplerKeys::of(&master)).unwrap();
     let keys = LoaderKeys::of(&master);
     let loader =
         Loader::train(Arc::clone(records), sampler, vec![views], keys, 0..4, LoaderOptions::default());
     let (mut inputs, mut labels) = (Vec::new(), Vec::new());
     for microbatch in loader.unwrap().map(Result::unwrap) {
         inputs.extend(microbatch.inputs.iter().map(|value| value.to_bits()));
-        let Labels::Classes(classes) = &microbatch.labels else { panic!("classes") };
+        let Labels::Classes(classes) = &microbatch.labels else { unreachable!("pictures have classes") };
         labels.extend(classes);
     }
     (inputs, labels)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{idx_bytes, npy_bytes, open, plan, spec, view_plan, write};
 use dapple_data::{
-    Dataset, Loader, LoaderKeys, LoaderOptions, MasterKey, Microbatch, Purpose, Sampler, Views,
+    Dataset, Loader, LoaderKeys, LoaderOptions, MasterKey, Microbatch, Sampler, SamplerKeys, Views,
 };
 
 const PLAN: &str = "
@@ -28,7 +28,7 @@ const PLAN: &str = "
 fn run(dataset: &Arc<dyn Dataset>, options: LoaderOptions) -> Vec<Microbatch> {
     let plan = plan(PLAN);
     let keys = MasterKey::from_seed(7);
-    let sampler = Sampler::new(&plan, dataset.len(), keys.purpose(Purpose::Sampling)).unwrap();
+    let sampler = Sampler::new(&plan, dataset.len(), SamplerKeys::of(&keys)).unwrap();
     let data = view_plan("[data]\nflip = true\nmean = [0.5]\nstd = [0.25]");
     let views = Views::new(plan.spatial(), &data, &**dataset).unwrap();
     let key = LoaderKeys::of(&keys);

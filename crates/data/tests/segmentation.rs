@@ -11,8 +11,8 @@ use std::sync::Arc;
 use common::{message, open, plan, spec, view_plan, write};
 use dapple_data::segmentation::{ClassMap, Pairs};
 use dapple_data::{
-    DataError, DataLimits, Dataset, IGNORED, Loader, LoaderKeys, LoaderOptions, MasterKey, Opened, Purpose,
-    Sampler, Target, TargetKind, UNLABELLED, Views,
+    DataError, DataLimits, Dataset, IGNORED, Loader, LoaderKeys, LoaderOptions, MasterKey, Opened, Sampler,
+    SamplerKeys, Target, TargetKind, UNLABELLED, Views,
 };
 use image::{GrayImage, ImageFormat, Luma, Rgb, RgbImage};
 use proptest::prelude::*;
@@ -181,7 +181,7 @@ fn loader(dataset: &Arc<dyn Dataset>, text: &str, options: LoaderOptions) -> Res
     let plan = plan(text);
     let keys = MasterKey::from_seed(3);
     let views = Views::new(plan.spatial(), &view_plan("[data]\nflip = true"), &**dataset)?;
-    let sampler = Sampler::new(&plan, dataset.len(), keys.purpose(Purpose::Sampling))?;
+    let sampler = Sampler::new(&plan, dataset.len(), SamplerKeys::of(&keys))?;
     Loader::train(Arc::clone(dataset), sampler, vec![views], LoaderKeys::of(&keys), 0..plan.steps(), options)
 }
 

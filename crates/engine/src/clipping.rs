@@ -104,6 +104,8 @@ pub struct ClippingRule {
     parts: Vec<usize>,
     /// What rounding leaves of each part's bound for `f N`, in units.
     limits: Vec<f64>,
+    /// Whether sums are projected, and so have more digits.
+    standardised: bool,
 }
 
 /// The unit is chosen so that `2^FINEST <= C / u < 2^(FINEST + 1)`. Executors round a coordinate in single precision by adding `1.5 2^23`,
@@ -150,7 +152,8 @@ impl ClippingRule {
         let clipping = clipping.clone();
         let bounds = match &clipping {
             Clipping::Off => {
-                return Ok(Self { clipping, unit: None, parts, limits: vec![f64::INFINITY] });
+                let limits = vec![f64::INFINITY];
+                return Ok(Self { clipping, unit: None, parts, limits, standardised: false });
             }
             Clipping::Flat { max_norm } | Clipping::Automatic { max_norm, .. } => vec![*max_norm],
             Clipping::PerLayer { max_norm } => {
@@ -178,7 +181,7 @@ impl ClippingRule {
             }
             limits.push(limit);
         }
-        Ok(Self { clipping, unit: Some(unit), parts, limits })
+        Ok(Self { clipping, unit: Some(unit), parts, limits, standardised: layout.standardised() })
     }
 
     /// The rule as it was given.
@@ -216,9 +219,13 @@ impl ClippingRule {
     /// are.
     pub fn joins(&self, other: &Self, samples: u64) -> bool {
         let (Some(own), Some(others)) = (self.unit, other.unit) else { return false };
-        // A sample adds less than 2^(FINEST + 1) units, with FRACTION more digits if weights are standardised.
-        let largest = samples as f64 * 2f64.powi(FINEST + 1 + FRACTION as i32);
-        largest * (own / others).max(others / own) < 2f64.powi(52)
+        samples as f64 * largest(true) * (own / others).max(others / own) < 2f64.powi(52)
+    }
+
+    /// Whether double precision holds whole numbers exactly that are up to `growth` times as large as the sum of this many samples, whatever the
+    /// samples are.
+    pub fn holds(&self, samples: u64, growth: f64) -> bool {
+        samples as f64 * largest(self.standardised) * growth < 2f64.powi(52)
     }
 
     /// Computes the clipping factor of each trainable parameter, in units, from upper bounds on the squared norms of a sample's gradient.
@@ -263,6 +270,11 @@ impl ClippingRule {
     pub(crate) fn leaves(&self, factors: &[f32]) -> bool {
         self.unit.is_some_and(|unit| factors.iter().all(|&factor| factor == rounded_down(1.0 / unit)))
     }
+}
+
+/// What every whole number of a sample is smaller than; sums of standardised weights have `FRACTION` more digits.
+fn largest(standardised: bool) -> f64 {
+    2f64.powi(FINEST + 1 + if standardised { FRACTION as i32 } else { 0 })
 }
 
 /// The exponent of the largest power of two that is not above a positive number.

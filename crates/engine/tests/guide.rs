@@ -35,7 +35,7 @@ fn the_lines_it_shows_are_in_the_files() {
         assert!(sources.into_iter().any(|source| source.contains(lines)), "{lines}");
         shown += 1;
     }
-    assert_eq!(shown, 6);
+    assert_eq!(shown, 7);
 }
 
 #[test]

@@ -136,8 +136,10 @@ impl PlanError {
                 format!("sections are {}", keys::sections().join(", "))
             }
             Self::UnknownKey { near, .. } => format!("did you mean {}?", near.join(" or ")),
-            Self::Value { key, .. } => {
-                return keys::find(key).map(|key| format!("it is {}, e.g. {}", described(key), key.example));
+            Self::Value { key, message } => {
+                return near_choice(key, message).or_else(|| {
+                    keys::find(key).map(|key| format!("it is {}, e.g. {}", described(key), key.example))
+                });
             }
             Self::Missing { key, .. } => {
                 let key = keys::find(key)?;
@@ -218,6 +220,13 @@ fn accounting_place(key: &Option<&'static str>) -> String {
     key.map_or_else(String::new, |key| format!("{}: ", keys::place(key)))
 }
 
+/// The question whether another word was meant, where a key takes one of some and was given none of them but one that looks like it.
+fn near_choice(key: &str, message: &str) -> Option<String> {
+    let typed = message.strip_prefix("unknown variant `")?.split('`').next()?;
+    let choices = keys::find(key)?.choices.iter().copied();
+    keys::meant(&keys::near_words(choices, typed))
+}
+
 fn toml_hint(key: &str, message: &str) -> Option<String> {
     if key.starts_with("phases") {
         return Some(
@@ -232,6 +241,9 @@ fn toml_hint(key: &str, message: &str) -> Option<String> {
         } else {
             format!("did you mean {}?", near.join(" or "))
         });
+    }
+    if let Some(meant) = near_choice(key, message) {
+        return Some(meant);
     }
     match keys::find(key) {
         Some(key) => Some(format!("it is {}, e.g. {}", described(key), key.toml_example())),

@@ -48,19 +48,23 @@ pub mod ranges;
 pub mod spec;
 mod training;
 
-pub use certificate::{AdaptiveClipFacts, Certificate, CertificateDocument, CertificatePhase};
+pub use certificate::{
+    AdaptiveClipFacts, Certificate, CertificateDocument, CertificatePhase, CorrelatedNoiseFacts,
+    TradeOffPoint, wrapped,
+};
 pub use check::{
-    Averaged, ClipQuantile, ClipWindow, MaskedTokens, PixelNoise, Plan, Protected, PublicTokens, Relation,
-    Sampling, Scheme, Seen, SizeBounds, Spatial, Split, masked,
+    Averaged, BatchLimit, ClipQuantile, ClipWindow, CorrelatedNoise, MaskedTokens, PixelNoise, Plan,
+    Protected, PublicTokens, Relation, Sampling, Scheme, Seen, SizeBounds, Spatial, Split, masked,
 };
 pub use dapple_accounting::selection::Repetitions;
-pub use dapple_accounting::{AllocationBound, Bracket, BracketPrecision, Pld};
+pub use dapple_accounting::{AllocationBound, Bracket, BracketPrecision, Pld, TradeOff};
 pub use dapple_geometry::{HeatMap, Mask};
 pub use dapple_number as number;
 pub use error::PlanError;
 pub use pricing::{
-    BalancedBound, Calibrated, ComposedRuns, PrivateChoice, ProfilePoint, Promise, RandomnessSource, Release,
-    Rule, SolvedUnknown, SolvedValue, Trial, Unknown, baseline, calibrate, calibrate_watched, compose, sweep,
+    Advice, Advised, BalancedBound, Calibrated, ComposedRuns, PrivateChoice, ProfilePoint, Promise,
+    RandomnessSource, Release, Rule, SolvedUnknown, SolvedValue, Trial, Unknown, advise, baseline, calibrate,
+    calibrate_watched, compose, noise_in_what_is_learned, sweep,
 };
 pub use spec::PlanSpec;
 pub use training::{

@@ -329,3 +329,78 @@ proptest! {
         }
     }
 }
+
+/// The sum of a step that keeps a uniform subset of at most `most` of the records drawn, over all coins and all subsets. Each record has gradients with
+/// their probabilities.
+fn limited(records: &[Vec<(f64, f64)>], rate: f64, most: u32) -> Mixture {
+    let all = 1u32 << records.len();
+    let mut mixture = Mixture::new();
+    for drawn in 0..all {
+        let heads = drawn.count_ones();
+        let weight = rate.powi(heads as i32) * (1.0 - rate).powi(records.len() as i32 - heads as i32);
+        let is_kept = |kept: &u32| kept & drawn == *kept && kept.count_ones() == heads.min(most);
+        let subsets: Vec<u32> = (0..all).filter(is_kept).collect();
+        for kept in &subsets {
+            let mut sums = vec![(weight / subsets.len() as f64, 0.0)];
+            for (_, gradients) in records.iter().enumerate().filter(|(place, _)| kept >> place & 1 == 1) {
+                sums = sums
+                    .iter()
+                    .flat_map(|&(w, sum)| gradients.iter().map(move |&(p, gradient)| (w * p, sum + gradient)))
+                    .collect();
+            }
+            mixture.extend(sums);
+        }
+    }
+    mixture
+}
+
+/// Where a batch has a largest size, a record that is kept displaces another. The others pull to either side, or to none.
+#[test]
+fn a_largest_batch_costs_no_more_than_is_certified() {
+    let (rate, most) = (0.4, 3);
+    for relation in ["add-remove", "replace", "patch"] {
+        let mut settings: Vec<(&str, String)> = vec![
+            ("relation", relation.to_owned()),
+            ("records", "5".to_owned()),
+            ("batch", "2".to_owned()),
+            ("noise-multiplier", "1".to_owned()),
+        ];
+        if relation == "patch" {
+            settings.extend(
+                [("image", "4x4"), ("crop", "2x2"), ("patch", "1x1")].map(|(k, v)| (k, v.to_owned())),
+            );
+        }
+        let seen = {
+            let mut spec = spec_of(&settings);
+            spec.set("steps", "1").unwrap();
+            spec.set("delta", "1e-5").unwrap();
+            Plan::check(&spec).unwrap().inclusion_probability()
+        };
+        let with_limit = [settings.clone(), vec![("sampling.max_batch", most.to_string())]].concat();
+        for epsilon in [0.1, 1.0] {
+            let (upper, unlimited) = (certified(&with_limit, epsilon).1, certified(&settings, epsilon).1);
+            assert!(unlimited < upper);
+            let mut largest = 0.0f64;
+            for pattern in 0..81i32 {
+                let pull = |place: u32| f64::from(pattern / 3i32.pow(place) % 3 - 1);
+                let others: Vec<Vec<(f64, f64)>> = (0..4).map(|place| vec![(1.0, pull(place))]).collect();
+                let step = |own: Vec<(f64, f64)>| limited(&[others.clone(), vec![own]].concat(), rate, most);
+                let (one, other) = match relation {
+                    "add-remove" => (step(vec![(1.0, 1.0)]), limited(&others, rate, most)),
+                    "replace" => (step(vec![(1.0, 1.0)]), step(vec![(1.0, -1.0)])),
+                    _ => (
+                        step(vec![(seen, 1.0), (1.0 - seen, -1.0)]),
+                        step(vec![(seen, -1.0), (1.0 - seen, -1.0)]),
+                    ),
+                };
+                for (p, q) in [(&one, &other), (&other, &one)] {
+                    let found = hockey_stick(p, q, 1.0, epsilon);
+                    assert!(found <= upper + GRID_ERROR, "{relation} {epsilon} {pattern}: {found} {upper}");
+                    largest = largest.max(found);
+                }
+            }
+            // A record is kept about nineteen times out of twenty if it is drawn, so a step cannot cost much less than without a limit.
+            assert!(largest > 0.8 * unlimited, "{relation} {epsilon}: {largest} {unlimited}");
+        }
+    }
+}

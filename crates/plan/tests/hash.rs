@@ -40,10 +40,11 @@ const USERS: &str = "[privacy]\nrelation = 'user'\n";
 const CLIPPED: &str =
     "[privacy]\nrelation = 'masked'\n[masked]\npublic_gradient = 'coupled-clipped'\npublic_clip = 1.0\n";
 
+const BANDED: &str = "[noise]\nbands = 6\n";
 const ADAPTED: &str = "[privacy]\nclip_quantile = 0.5\n";
 
 /// For every hashed key, a plan as layers over the one on records, and a value of the key that makes it another plan.
-const CHANGES: [(&str, &str, &str); 42] = [
+const CHANGES: [(&str, &str, &str); 46] = [
     ("privacy.relation", "", "replace"),
     ("privacy.delta", "", "1e-6"),
     ("privacy.noise_multiplier", "", "2.0"),
@@ -74,6 +75,10 @@ const CHANGES: [(&str, &str, &str); 42] = [
     ("sampling.scheme", REPLACED, "without-replacement"),
     ("sampling.batch", "", "11"),
     ("sampling.records", "", "101"),
+    ("sampling.max_batch", "", "20"),
+    ("noise.bands", "", "2"),
+    ("noise.coefficients", BANDED, "square-root"),
+    ("noise.iterates", BANDED, "last"),
     ("sampling.per_record", BALANCED, "2"),
     ("sampling.epochs", "", "3"),
     ("sampling.steps", "", "21"),

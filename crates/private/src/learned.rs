@@ -5,6 +5,7 @@ use dapple_engine::{Layout, Total};
 use dapple_graph::Parameters;
 
 use crate::adaptive::AdaptiveClip;
+use crate::correlated::CorrelatedSums;
 use crate::error::StepError;
 use crate::noise::Noise;
 use crate::optimiser::{Ema, Optimiser, OptimiserSettings};
@@ -22,6 +23,8 @@ pub struct Learned {
     pub mean: Option<Ema>,
     /// The clip norm, if it follows a quantile.
     pub clip: Option<AdaptiveClip>,
+    /// The sums that are released together with those of the next steps, if noise cancels across steps.
+    pub correlated: Option<CorrelatedSums>,
 }
 
 /// What turns a sum of clipped gradients into a change of the parameters.
@@ -56,7 +59,7 @@ impl Learned {
     pub fn new(settings: &OptimiserSettings, layout: &Layout, parameters: Parameters) -> Self {
         let optimiser = Optimiser::new(settings, layout, &parameters);
         let mean = settings.mean_decay.map(|decay| Ema::new(decay, &parameters));
-        Self { parameters, optimiser, mean, clip: None }
+        Self { parameters, optimiser, mean, clip: None, correlated: None }
     }
 
     /// Updates everything by a sum of clipped gradients, whose memory is overwritten on the way. A sum of public gradients, times a weight,
@@ -64,7 +67,8 @@ impl Learned {
     ///
     /// # Guarantee
     /// What is learned changes by a function of the noisy sum, rounded to a lattice, and of the public one alone, divided by the expected
-    /// batch.
+    /// batch. If noise cancels across steps, the noisy sum is that of this step and those before, times the coefficients
+    /// ([`CorrelatedSums`]).
     ///
     /// # Errors
     /// A sum of plain numbers that is to be noised, or a weight that is no longer finite, which is public, since the weights are.
@@ -74,12 +78,14 @@ impl Learned {
         public: Option<(&[f32], f32)>,
         update: &Update<'_>,
     ) -> Result<(), StepError> {
+        let variance = update.variance() * self.correlated.as_ref().map_or(1.0, CorrelatedSums::variance);
         let sum = match update.noise {
             // Only a rule with a bound makes sums of whole numbers, and only what is bounded may be noised.
             Some(_) if sum.counts().is_none() => return Err(dapple_engine::EngineError::Parameters.into()),
-            Some((noise, key)) => {
-                sum.make_plain(|bits, carried, unit| noise.add(bits, carried, unit, key))?
-            }
+            Some((noise, key)) => match &mut self.correlated {
+                None => sum.make_plain(|bits, carried, unit| noise.add(bits, carried, unit, key))?,
+                Some(correlated) => correlated.release(sum, noise, key)?,
+            },
             None => sum.to_single(),
         };
         if let Some((public, weight)) = public {
@@ -90,7 +96,7 @@ impl Learned {
         let pieces = sum.chunks_mut(PIECE).collect();
         let scale = |piece: &mut [f32]| piece.iter_mut().for_each(|value| *value *= share);
         parallel::for_each(trainable, pieces, scale);
-        self.optimiser.update(&mut self.parameters, sum, update.learning_rate, update.variance());
+        self.optimiser.update(&mut self.parameters, sum, update.learning_rate, variance);
         self.check()?;
         if let Some(mean) = &mut self.mean {
             mean.update(&self.parameters, self.optimiser.state().updates);

@@ -11,6 +11,8 @@
 //! Where whole users are protected, a contribution is what a user trained on its own records ([`UserProcessor`]) or sent from elsewhere
 //! ([`UpdateSum`]), clipped and added in the same way.
 //!
+//! Sums of successive steps may be released together ([`CorrelatedSums`]), so that the noise of different steps cancels.
+//!
 //! If the clip norm follows a quantile ([`AdaptiveClip`]), the number of records within it is released beside the sum, with noise of its own,
 //! and moves the clip norm of the next step.
 //!
@@ -23,6 +25,7 @@
 mod adaptive;
 #[cfg(feature = "cuda")]
 mod cards;
+mod correlated;
 mod error;
 mod executor;
 mod learned;
@@ -40,6 +43,7 @@ mod users;
 pub use adaptive::AdaptiveClip;
 #[cfg(feature = "cuda")]
 pub use cards::{Cards, failed};
+pub use correlated::CorrelatedSums;
 pub use error::StepError;
 pub use executor::{Executor, Forward, Microbatches};
 pub use learned::{Learned, Update};

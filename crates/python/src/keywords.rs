@@ -82,6 +82,7 @@ fn annotation(key: &Key) -> String {
         Kind::Whole => "int",
         Kind::Real => "float",
         Kind::Delta => "float | str",
+        Kind::Bands => "int | str",
         Kind::Size => "int | tuple[int, int] | str",
         Kind::Range => "tuple[float, float] | str",
         Kind::Sizes => "str",

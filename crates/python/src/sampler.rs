@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use dapple_data::{MasterKey, Purpose};
+use dapple_data::{MasterKey, SamplerKeys};
 use pyo3::prelude::*;
 
 use crate::errors::Raise;
@@ -33,7 +33,7 @@ impl Sampler {
     #[pyo3(signature = (plan, *, seed = None))]
     fn new(py: Python<'_>, plan: &Bound<'_, PyPlan>, seed: Option<u64>) -> PyResult<Self> {
         let key = seed.map_or_else(MasterKey::from_os, |seed| Ok(MasterKey::from_seed(seed)));
-        let key = key.map_err(|error| error.raise(py))?.purpose(Purpose::Sampling);
+        let key = SamplerKeys::of(&key.map_err(|error| error.raise(py))?);
         let plan = plan.get().plan();
         let sampler = dapple_data::Sampler::new(plan, plan.records() as usize, key);
         sampler.map(|sampler| Self(Mutex::new(sampler))).map_err(|error| error.raise(py))

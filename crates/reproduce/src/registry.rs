@@ -1,5 +1,6 @@
 //! Every figure and table that can be asked for.
 
+use dapple_plan::spec::keys;
 use serde::Serialize;
 
 use crate::error::{ReproduceError, Result};
@@ -109,12 +110,11 @@ pub fn find(id: &str) -> Result<RegisteredReproduction> {
     if let Some(place) = all.iter().position(|one| one.entry.id == wanted) {
         return Ok(all.swap_remove(place));
     }
-    let like: Vec<&str> =
-        all.iter().map(|one| one.entry.id).filter(|id| !wanted.is_empty() && id.contains(&wanted)).collect();
-    let hint = match like.as_slice() {
-        [] => "see `dapple reproduce --list`; figures are written as patch/fig3".to_owned(),
-        like => format!("did you mean {}?", like.join(", ")),
-    };
+    let ids = || all.iter().map(|one| one.entry.id);
+    let like: Vec<&str> = ids().filter(|id| !wanted.is_empty() && id.contains(&wanted)).collect();
+    let like = if like.is_empty() { keys::near_words(ids(), &wanted) } else { like };
+    let hint = keys::meant(&like)
+        .unwrap_or_else(|| "see `dapple reproduce --list`; figures are written as patch/fig3".to_owned());
     Err(ReproduceError::request(format!("there is no figure `{id}`"), hint))
 }
 

@@ -70,12 +70,22 @@ impl Folder {
         self.root.join("private/gradient-norms.jsonl")
     }
 
+    /// Public values for TensorBoard.
+    pub(crate) fn tensorboard(&self) -> PathBuf {
+        self.root.join("tensorboard")
+    }
+
+    /// Values for TensorBoard that come straight from private records.
+    pub(crate) fn private_tensorboard(&self) -> PathBuf {
+        self.root.join("private/tensorboard")
+    }
+
     /// The key that hides the fingerprint of the data set in the ledger.
     pub(crate) fn data_key(&self) -> PathBuf {
         self.root.join("private/data.key")
     }
 
-    /// The key of balanced sampling, whose allocation must survive a crash.
+    /// The key of what is drawn once for a whole run: the allocation of balanced sampling, or the groups that steps draw from in turn.
     pub(crate) fn sampling_key(&self) -> PathBuf {
         self.root.join("private/sampling.key")
     }
@@ -117,6 +127,7 @@ impl Folder {
                 self.plan(),
                 self.certificate(),
                 self.metrics(),
+                self.tensorboard(),
                 self.checkpoints(),
                 self.model(),
                 self.adapters(),

@@ -39,6 +39,19 @@ impl Inference {
         self.classes
     }
 
+    /// Whether submodels answer together.
+    pub(crate) fn is_ensemble(&self) -> bool {
+        self.ensemble.is_some()
+    }
+
+    /// The whole model for views of a shape.
+    ///
+    /// # Errors
+    /// Views that are too small for the model.
+    pub(crate) fn whole(&self, shape: &[usize]) -> Result<Graph, TrainError> {
+        self.blueprint.build(shape, self.classes, 0.0)
+    }
+
     /// Outputs of all views, one after the other; of an ensemble, those of all views by the first submodel, then by the next. The mean of
     /// all probabilities is then that over views and submodels.
     ///
@@ -81,7 +94,7 @@ impl Inference {
 
     /// The model for views of a shape, or one of its submodels.
     fn graph(&self, shape: &[usize], submodel: Option<usize>) -> Result<Graph, TrainError> {
-        let graph = self.blueprint.build(shape, self.classes, 0.0)?;
+        let graph = self.whole(shape)?;
         match (&self.ensemble, submodel) {
             (Some(split), Some(submodel)) => Ok(split.submodels(&graph)?.swap_remove(submodel)),
             _ => Ok(graph),

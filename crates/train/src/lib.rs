@@ -68,10 +68,12 @@ mod ranks;
 #[doc(hidden)]
 pub mod readers;
 mod recover;
+mod released;
 mod results;
 mod run;
 mod split;
 mod step;
+mod tensorboard;
 mod terms;
 mod verify;
 mod witness;
@@ -93,6 +95,7 @@ pub use choice::{ChoiceCertificate, choose_price, draw, reserve_choice};
 pub use dapple_data as data;
 pub use dapple_graph::zoo::LibraryNames;
 pub use dapple_mpi::{Launch, MpiError, World};
+pub use dapple_onnx::OnnxError;
 pub use dapple_plan::Look;
 pub use dapple_private::StepError;
 pub use description::{Answers, ClassDescription, ModelDescription};
@@ -111,10 +114,11 @@ pub use optimiser::optimiser_settings;
 pub use predictor::{Prediction, Predictor};
 pub use prepare::Request;
 pub use ranks::RankGroup;
+pub use released::ReleasedModel;
 pub use results::{EvaluationLine, evaluations, plan_of_run, request_of_run, steps_lost};
 pub use run::{
     Completed, Estimate, Readiness, Rehearsal, RunOutcome, certify, check, complete,
-    complete_without_records, estimate, evaluate, evaluate_with, follow, resume, resume_among, resume_beside,
-    resume_with, resume_within, start, start_among, start_beside, start_within,
+    complete_without_records, estimate, evaluate, evaluate_watched, evaluate_with, follow, resume,
+    resume_among, resume_beside, resume_with, resume_within, start, start_among, start_beside, start_within,
 };
 pub use verify::{Verdict, verify};

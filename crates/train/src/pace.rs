@@ -12,6 +12,8 @@ pub(crate) const LARGEST_BLOCK: u64 = 128;
 const BLOCK_SECONDS: f64 = 0.5;
 /// Blocks between two checkpoints, about half a minute's worth.
 const BLOCKS_TO_CHECKPOINT: u64 = 64;
+/// The first checkpoint is written after one in so many of the steps.
+const FIRST_CHECKPOINT: u64 = 50;
 /// Roughly how many products a thread of a processor and a card compute per second.
 const THREAD_RATE: f64 = 2e10;
 const CARD_RATE: f64 = 5e12;
@@ -58,6 +60,12 @@ impl Pace {
     pub(crate) fn checkpoint_every(&self) -> u64 {
         BLOCKS_TO_CHECKPOINT * self.largest
     }
+
+    /// Steps before the first checkpoint if the plan does not say, for a plan of this many: a short run that is killed should not lose all,
+    /// and one checkpoint more costs little.
+    pub(crate) fn first_checkpoint(&self, steps: u64) -> u64 {
+        steps.div_ceil(FIRST_CHECKPOINT).min(self.checkpoint_every())
+    }
 }
 
 /// How many products of two numbers one view takes, forward and backward.
@@ -94,6 +102,10 @@ mod tests {
         let mut slow = Pace::new(1e12, Engine::Threads(2));
         slow.grow();
         assert_eq!((slow.block(1000), slow.checkpoint_every()), (1, BLOCKS_TO_CHECKPOINT));
+        assert_eq!(
+            [1, 50, 51, 1_000_000].map(|steps| slow.first_checkpoint(steps)),
+            [1, 1, 2, BLOCKS_TO_CHECKPOINT]
+        );
         let mut card = Pace::new(1e12, Engine::Cards(4));
         (0..9).for_each(|_| card.grow());
         assert_eq!(card.block(1000), 8);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dapple_data::{DataError, Image, LabelMap, Values, Views};
 use dapple_graph::{Parameters, tune, weights};
-use dapple_plan::spec::Performance;
+use dapple_plan::spec::{Performance, Pixels};
 use dapple_plan::{EvaluationPlan, Look, TrainingPlan};
 
 use crate::checkpoint::Checkpoint;
@@ -15,6 +15,7 @@ use crate::folder::Folder;
 use crate::inference::Inference;
 use crate::model::Blueprint;
 use crate::recover::Recovered;
+use crate::released::{self, ReleasedModel};
 
 /// Weights of red, green and blue in a pixel's brightness (ITU-R BT.601), for models that see one value per pixel.
 const BRIGHTNESS: [f32; 3] = [0.299, 0.587, 0.114];
@@ -72,6 +73,27 @@ impl Predictor {
     #[must_use]
     pub fn description(&self) -> &ModelDescription {
         &self.description
+    }
+
+    /// The model as other programs get it, for inputs of the size of a view or of a given one.
+    ///
+    /// # Errors
+    /// Submodels that answer together, and a size that the model does not take.
+    pub fn release(&self, size: Option<Pixels>) -> Result<ReleasedModel, TrainError> {
+        if self.inference.is_ensemble() {
+            let problem = "its submodels answer together, and one graph holds one of them";
+            let hint = "train with partition.predict = \"whole\", or ask the run by `dapple predict`";
+            return Err(TrainError::setting("partition.predict", problem, hint));
+        }
+        let shape = released::of_size(&self.views.shape(), size);
+        let graph = self.inference.whole(&shape)?;
+        if !self.parameters.fit(&graph) {
+            let (name, shape) = (&self.training.model.name, self.views.shape());
+            let problem = format!("the weights of {name} belong to inputs of shape {shape:?}");
+            return Err(TrainError::setting("model.name", problem, "leave out --size"));
+        }
+        let notes = released::notes(&self.description, &self.training.data.views);
+        Ok(ReleasedModel { graph, parameters: self.parameters.clone(), notes })
     }
 
     /// Asks the model about an image or a clip; `place` names it in messages. A model of label maps takes images of any size.

@@ -22,6 +22,8 @@ const MIXED: &str = "mixed";
 const GROUPED: &str = "grouped";
 /// Part of the names of folders in which adapters train, by an optimiser that corrects for noise.
 const TUNED: &str = "tuned";
+/// Part of the names of folders in which noise cancels across steps.
+const BANDED: &str = "banded";
 
 fn plan(folder: &Path, seed: Option<u64>) -> String {
     let seed = seed.map_or(String::new(), |seed| format!("seed = {seed}\n"));
@@ -30,12 +32,13 @@ fn plan(folder: &Path, seed: Option<u64>) -> String {
     let clip = if named(ADAPTED) { "clip_quantile = 0.5\n" } else { "" };
     let mix = if named(MIXED) { "[mix]\npool = 'pool'\nsynthetic = 1\nself_mix = 1\n" } else { "" };
     let clip = if named(GROUPED) { "records_per_clip = 2\n" } else { clip };
+    let noise = if named(BANDED) { "[noise]\nbands = 3\n" } else { "" };
     let (tune, rule) = match named(TUNED) {
         true => ("tune = 'lora'\nlora_rank = 2\n", "kind = 'adamw'\nnoise_correction = true"),
         false => ("", "momentum = 0.5"),
     };
     format!(
-        "{mix}[model]\nname = 'small-cnn'\n{tune}[optimiser]\nlearning_rate = 0.1\n{rule}\nema = 0.9\n\
+        "{mix}{noise}[model]\nname = 'small-cnn'\n{tune}[optimiser]\nlearning_rate = 0.1\n{rule}\nema = 0.9\n\
          [privacy]\n{clip}noise_multiplier = 2.0\ndelta = 1e-5\n[sampling]\nbatch = 24\nsteps = 400\n\
          [train]\n{seed}checkpoint_every = 5\n[performance]\nthreads = 1\n"
     )
@@ -167,11 +170,21 @@ fn seeded_runs_end_alike(name: &str, times: usize) {
 
 #[test]
 fn a_secure_run_takes_no_step_twice_and_never_spends_more_than_planned() {
+    secure_runs_spend_what_was_planned("secure", 40);
+}
+
+#[test]
+fn nor_does_one_whose_noise_cancels_across_steps() {
+    secure_runs_spend_what_was_planned(&format!("secure-{BANDED}"), 15);
+}
+
+/// Kills runs without a seed in folders of this name so often in all.
+fn secure_runs_spend_what_was_planned(name: &str, times: usize) {
     let mut killed = 0;
-    while killed < 40 {
-        let folder = tempfile::Builder::new().prefix("secure").tempdir().unwrap();
+    while killed < times {
+        let folder = tempfile::Builder::new().prefix(name).tempdir().unwrap();
         write_data(folder.path(), "train", 96, 28);
-        killed += kill_again_and_again(folder.path(), 40 - killed);
+        killed += kill_again_and_again(folder.path(), times - killed);
         carry_on(folder.path(), None).unwrap();
         let run = folder.path().join("run");
         let seen = steps_seen(&run);

@@ -51,6 +51,23 @@ fn left(run: &Path) -> (Vec<u8>, String) {
 /// A run on several ranks ends as one on a single process: with the same model and the same evaluations to the last bit, the same draws, the
 /// same price. So does one that was stopped on some ranks and went on on others.
 fn the_same_on_any_ranks(folder: &Path, request: &Request, numbers: &[usize]) {
+    whole_runs_are_the_same(folder, request, numbers);
+    let alone = folder.join("alone");
+    let parts = folder.join("parts");
+    start_on(3, request, &parts, &mut Recorder { stop_after: Some(2), ..Recorder::default() }).unwrap();
+    assert_eq!(certify(&parts).unwrap().status, Status::Stopped);
+    resume_on(2, &parts).unwrap();
+    assert_eq!(left(&parts), left(&alone));
+    let parts = folder.join("back");
+    start_on(2, request, &parts, &mut Recorder { stop_after: Some(1), ..Recorder::default() }).unwrap();
+    let outcome = resume(&parts, &mut Silent).unwrap();
+    assert_eq!(left(&parts), left(&alone));
+    let ranks: Vec<_> = outcome.certificate.machines.iter().map(|used| used.ranks).collect();
+    assert_eq!(ranks, [Some(2), None]);
+}
+
+/// The same for runs that nothing stops.
+fn whole_runs_are_the_same(folder: &Path, request: &Request, numbers: &[usize]) {
     let alone = folder.join("alone");
     let mut recorder = Recorder::default();
     let outcome = start(request, &alone, &mut recorder).unwrap();
@@ -66,17 +83,6 @@ fn the_same_on_any_ranks(folder: &Path, request: &Request, numbers: &[usize]) {
         assert!(together.certificate.warnings.contains(&Warning::Ranks));
         assert!(matches!(verify(&shared, None).unwrap(), Verdict::Valid { .. }));
     }
-    let parts = folder.join("parts");
-    start_on(3, request, &parts, &mut Recorder { stop_after: Some(2), ..Recorder::default() }).unwrap();
-    assert_eq!(certify(&parts).unwrap().status, Status::Stopped);
-    resume_on(2, &parts).unwrap();
-    assert_eq!(left(&parts), left(&alone));
-    let parts = folder.join("back");
-    start_on(2, request, &parts, &mut Recorder { stop_after: Some(1), ..Recorder::default() }).unwrap();
-    let outcome = resume(&parts, &mut Silent).unwrap();
-    assert_eq!(left(&parts), left(&alone));
-    let ranks: Vec<_> = outcome.certificate.machines.iter().map(|used| used.ranks).collect();
-    assert_eq!(ranks, [Some(2), None]);
 }
 
 const CLASSES: &str = "test = 'test.npy'\ntest_labels = 'test-labels.npy'\n[performance]\nthreads = 1\n\
@@ -138,6 +144,24 @@ fn clip_norms_that_follow_a_quantile_and_groups_with_synthetic_images() {
              [mix]\npool = 'pool'\nsynthetic = 1\nself_mix = 1\n"
         ),
     );
+}
+
+/// Every rank has the sums of the steps before, and knows the group of each record. A run that goes on has no sums, so it ends with another model,
+/// and with the same price.
+#[test]
+fn noise_that_cancels_across_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    write_data(folder.path(), "train", 40, 28);
+    write_data(folder.path(), "test", 11, 28);
+    let rest = "[model]\nname = 'small-cnn'\n[optimiser]\nlearning_rate = 0.1\nmomentum = 0.5\n";
+    let bands = "[sampling]\nbatch = 9\nsteps = 8\n[noise]\nbands = 3\n";
+    let request = request(folder.path(), &format!("{CLASSES}{rest}{NOISE}{bands}"));
+    whole_runs_are_the_same(folder.path(), &request, &[2, 3]);
+    let parts = folder.path().join("parts");
+    start_on(3, &request, &parts, &mut Recorder { stop_after: Some(4), ..Recorder::default() }).unwrap();
+    let outcome = resume_on(2, &parts).unwrap();
+    assert_eq!(outcome.certificate.spent, outcome.certificate.planned);
+    assert!(matches!(verify(&parts, None).unwrap(), Verdict::Valid { .. }));
 }
 
 /// A rank may draw no record of a submodel that others do.

@@ -320,7 +320,7 @@ fn the_key_of_balanced_sampling_is_made_once_and_bound() {
     for other in [None, Some(vec![7; 32]), Some(key[..31].to_vec())] {
         edit(&path, |_| other.clone());
         let error = resume(&run, &mut Silent).unwrap_err();
-        assert!(matches!(error, TrainError::Changed { what: "key of balanced sampling", .. }), "{error}");
+        assert!(matches!(error, TrainError::Changed { what: "sampling key", .. }), "{error}");
         assert_eq!(fs::read(&path).ok(), other, "no key is made anew");
         assert!(reason(&run).unwrap().contains("sampling"));
     }

@@ -36,6 +36,14 @@ impl CellMasses {
         Self { p: self.q, q: self.p }
     }
 
+    fn times(self, share: f64) -> Self {
+        Self { p: self.p * share, q: self.q * share }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { p: self.p + other.p, q: self.q + other.q }
+    }
+
     /// The masses of the same outcomes in `((1-q) Q + q P, Q)`.
     fn sampled(self, rate: f64) -> Self {
         Self { p: (1.0 - rate) * self.q + rate * self.p, q: self.q }
@@ -106,6 +114,12 @@ pub(crate) enum DominatingPair {
     Mirrored(Box<DominatingPair>),
     /// `(Q, P)`.
     Reversed(Box<DominatingPair>),
+    /// One of two pairs, the second with this probability, and everybody sees which.
+    Either {
+        usual: Box<DominatingPair>,
+        rare: Box<DominatingPair>,
+        probability: f64,
+    },
 }
 
 impl DominatingPair {
@@ -143,6 +157,11 @@ impl DominatingPair {
             Self::Subsampled { base, rate } => Self::Subsampled { base: Box::new(base.rough()), rate: *rate },
             Self::Mirrored(base) => Self::Mirrored(Box::new(base.rough())),
             Self::Reversed(base) => Self::Reversed(Box::new(base.rough())),
+            Self::Either { usual, rare, probability } => Self::Either {
+                usual: Box::new(usual.rough()),
+                rare: Box::new(rare.rough()),
+                probability: *probability,
+            },
             _ => self.clone(),
         }
     }
@@ -152,6 +171,7 @@ impl DominatingPair {
         match self {
             Self::Ratio(pair) => pair.work(),
             Self::Subsampled { base, .. } | Self::Mirrored(base) | Self::Reversed(base) => base.work(),
+            Self::Either { usual, rare, .. } => usual.work() + rare.work(),
             _ => 0.0,
         }
     }
@@ -166,6 +186,9 @@ impl DominatingPair {
             Self::Subsampled { base, rate } => base.support().subsampled(*rate, |loss| log_mix(*rate, loss)),
             Self::Mirrored(base) => base.support().mirrored(),
             Self::Reversed(base) => base.support().reversed(),
+            Self::Either { usual, rare, probability } => {
+                Support::either(usual.support(), rare.support(), *probability)
+            }
         }
     }
 
@@ -175,6 +198,10 @@ impl DominatingPair {
             Self::Discrete(pair) => {
                 let atoms = pair.atoms(side);
                 (atoms.loss_error, atoms.mass_error)
+            }
+            Self::Either { usual, rare, .. } => {
+                let (one, other) = (usual.errors(side), rare.errors(side));
+                (one.0.max(other.0), one.1.max(other.1))
             }
             _ => (0.0, 0.0),
         }
@@ -192,6 +219,13 @@ impl DominatingPair {
                 base.atoms(side).into_iter().map(sampled).collect()
             }
             Self::Reversed(base) => base.atoms(side).into_iter().map(Atom::turned).collect(),
+            Self::Either { usual, rare, probability } => {
+                let of = |pair: &Self, share: f64| {
+                    let atoms = pair.atoms(side).into_iter();
+                    atoms.map(move |Atom { loss, cell }| Atom { loss, cell: cell.times(share) })
+                };
+                of(usual, 1.0 - probability).chain(of(rare, *probability)).collect()
+            }
             Self::Mirrored(base) => {
                 let mut atoms = base.atoms(side);
                 atoms.retain(|atom| atom.loss > 0.0);
@@ -243,6 +277,23 @@ impl DominatingPair {
                     infinite: 0.0,
                 }
             }
+            Self::Either { usual, rare, probability } => {
+                let (one, other) = (usual.cells(boundaries, side), rare.cells(boundaries, side));
+                let both = |one: CellMasses, other: CellMasses| {
+                    one.times(1.0 - probability).plus(other.times(*probability))
+                };
+                LossCells {
+                    below: both(one.below, other.below),
+                    inner: one
+                        .inner
+                        .into_iter()
+                        .zip(other.inner)
+                        .map(|(one, other)| both(one, other))
+                        .collect(),
+                    above: both(one.above, other.above),
+                    infinite: (1.0 - probability) * one.infinite + probability * other.infinite,
+                }
+            }
         }
     }
 
@@ -280,6 +331,13 @@ impl DominatingPair {
                 .into_iter()
                 .map(|probe| Probe { loss: -probe.loss, cell: probe.cell.swapped() })
                 .collect(),
+            Self::Either { usual, rare, probability } => {
+                let of = |pair: &Self, share: f64| {
+                    let probes = pair.probe().into_iter();
+                    probes.map(move |Probe { loss, cell }| Probe { loss, cell: cell.times(share) })
+                };
+                of(usual, 1.0 - probability).chain(of(rare, *probability)).collect()
+            }
         }
     }
 }
@@ -307,12 +365,12 @@ fn mirrored_cells(base: &DominatingPair, boundaries: &[f64], side: Side) -> Loss
     } else if let Some((&first, rest)) = right.inner.split_first() {
         // No boundary at 0: the two strips that meet there are one cell.
         match strips.last_mut() {
-            Some(last) => *last = CellMasses { p: last.p + first.p, q: last.q + first.q },
+            Some(last) => *last = last.plus(first),
             None => strips.push(first),
         }
         strips.extend(rest.iter().copied());
     } else if let Some(last) = strips.last_mut() {
-        *last = CellMasses { p: last.p + right.above.p, q: last.q + right.above.q };
+        *last = last.plus(right.above);
         let above = strips.pop().unwrap_or_default();
         return split_ends(strips, above);
     }

@@ -47,6 +47,18 @@ impl Support {
         }
     }
 
+    /// The support of one of two pairs, the second with this probability.
+    pub(super) fn either(usual: Self, rare: Self, probability: f64) -> Self {
+        let mean =
+            |one: f64, other: f64| ((1.0 - probability) * one + probability * other) * (1.0 + ROUNDING);
+        Self {
+            low: usual.low.min(rare.low),
+            high: usual.high.max(rare.high),
+            infinite: mean(usual.infinite, rare.infinite),
+            vanishing: mean(usual.vanishing, rare.vanishing),
+        }
+    }
+
     /// The support of a product of pairs, each taken as often as its count says.
     pub(crate) fn product(parts: impl Iterator<Item = (Self, u64)> + Clone) -> Self {
         let outside = |mass: fn(&Self) -> f64| {

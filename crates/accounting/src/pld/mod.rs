@@ -11,7 +11,9 @@ mod profile;
 mod solver;
 mod strips;
 mod tilt;
+mod trade_off;
 mod window;
 
 pub use given::GivenLosses;
 pub use profile::{BracketPrecision, Pld};
+pub use trade_off::TradeOff;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::solver::{Solver, support};
+use super::solver::Solver;
 use crate::bracket::Bracket;
 use crate::error::{AccountingError, Result, in_range};
 use crate::limits;
@@ -212,7 +212,32 @@ impl Pld {
         Ok(Self { remove: vec![(single(&self.remove)?.subsampled(rate).mirrored(), 1)], add: None })
     }
 
-    fn directions(&self) -> impl Iterator<Item = &Factors> {
+    /// This mechanism, or with this probability another in its place, and everybody is told which. The draw does not depend on the data.
+    ///
+    /// # Guarantee
+    /// Dominates every mechanism that draws something independent of the data in secret, and of which this one dominates what it does for
+    /// some draws and the other what it does for the rest, where the rest has at most this probability and the other dominates this one (joint
+    /// convexity).
+    ///
+    /// # Errors
+    /// A probability that is none, or mechanisms of several steps.
+    pub fn or_rarely(&self, rare: &Self, probability: f64) -> Result<Self> {
+        let probability = in_range("probability", probability, 0.0, 1.0, "[0, 1]")?;
+        if probability == 0.0 {
+            return Ok(self.clone());
+        }
+        let either = |usual: &Factors, rare: &Factors| {
+            let (usual, rare) = (Box::new(single(usual)?), Box::new(single(rare)?));
+            Ok(vec![(DominatingPair::Either { usual, rare, probability }, 1)])
+        };
+        let add = match (&self.add, &rare.add) {
+            (None, None) => None,
+            (a, b) => Some(either(a.as_ref().unwrap_or(&self.remove), b.as_ref().unwrap_or(&rare.remove))?),
+        };
+        Ok(Self { remove: either(&self.remove, &rare.remove)?, add })
+    }
+
+    pub(super) fn directions(&self) -> impl Iterator<Item = &Factors> {
         std::iter::once(&self.remove).chain(&self.add)
     }
 
@@ -253,39 +278,6 @@ impl Pld {
             return Err(AccountingError::EpsilonTooLarge { limit: limits::MAX_EPSILON, delta });
         }
         Ok(result)
-    }
-
-    /// The trade-off curve: at each type-I error `alpha` of a test between neighbouring data sets, a lower bound on its
-    /// type-II error (f-DP; Dong, Roth and Su 2022), `max_eps max(0, 1 - delta(eps) - e^eps alpha)` over both signs.
-    ///
-    /// # Guarantee
-    /// Never above the exact curve: each line uses an upper bound on delta.
-    ///
-    /// # Errors
-    /// An alpha outside [0, 1].
-    pub fn trade_off(&self, alphas: &[f64], precision: BracketPrecision) -> Result<Vec<f64>> {
-        for &alpha in alphas {
-            in_range("alpha", alpha, 0.0, 1.0, "[0, 1]")?;
-        }
-        // Past this epsilon a line starts below 1e-9 of any alpha that matters, beside what infinite losses give away.
-        let infinite = self.directions().map(|factors| support(factors).infinite).fold(0.0, f64::max);
-        let top = match self.epsilon((infinite + 1e-9).min(1.0_f64.next_down()), precision) {
-            Ok(bracket) => bracket.upper.max(1e-6),
-            Err(AccountingError::EpsilonTooLarge { .. }) => limits::MAX_EPSILON,
-            Err(error) => return Err(error),
-        };
-        const LINES: u32 = 400;
-        let epsilons: Vec<f64> = (0..=LINES).map(|i| top * f64::from(i) / f64::from(LINES)).collect();
-        let deltas = self.profile(&epsilons, precision)?;
-        let curve = |alpha: f64| {
-            epsilons.iter().zip(&deltas).fold(0.0_f64, |best, (epsilon, delta)| {
-                let factor = epsilon.exp();
-                let steep = 1.0 - delta.upper - factor * alpha;
-                let flat = (1.0 - delta.upper - alpha) / factor;
-                best.max(steep).max(flat)
-            })
-        };
-        Ok(alphas.iter().map(|&alpha| curve(alpha)).collect())
     }
 
     /// The least delta for which the mechanism is `(epsilon, delta)`-private, in a certified bracket.

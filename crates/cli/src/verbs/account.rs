@@ -1,7 +1,7 @@
 //! `dapple account`: the privacy of a plan.
 
 use clap::Args;
-use dapple_plan::{CertificateDocument, SolvedUnknown, number};
+use dapple_plan::{CertificateDocument, SolvedUnknown, TradeOffPoint, number};
 use serde::Serialize;
 
 use super::calibrate::words;
@@ -37,6 +37,9 @@ pub(crate) struct Arguments {
 struct Answer<'a> {
     #[serde(flatten)]
     certificate: CertificateDocument<'a>,
+    /// What tests between neighbouring data sets can reach, where the whole curve is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trade_off: Option<Vec<TradeOffPoint>>,
     /// What the plan leaves to its epsilon.
     #[serde(skip_serializing_if = "Option::is_none")]
     solved: Option<SolvedUnknown>,
@@ -73,12 +76,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.common.output.json {
         return output::print_json(&Answer {
             certificate: certificate.document(),
+            trade_off: plan.trade_off_points(precision)?,
             solved,
             explanation: factors.as_deref(),
         });
     }
     if arguments.statement {
-        return output::print(&certificate.statement());
+        let curve = plan.trade_off_points(precision)?;
+        let section = curve.map_or_else(String::new, |points| TradeOffPoint::section(&points));
+        return output::print(&(certificate.statement() + &section));
     }
     let mut text = certificate.text();
     if let Some(solved) = solved {

@@ -1,7 +1,7 @@
 //! `dapple audit`: a measured lower bound beside the certified upper one.
 
 use clap::{Args, ValueEnum};
-use dapple_audit::{Attack, Audit, Options, Pattern, audit};
+use dapple_audit::{Attack, Audit, Options, Pattern, RefutedCurve, audit};
 use dapple_plan::number;
 
 use crate::args::Common;
@@ -109,7 +109,18 @@ fn text(audit: &Audit) -> String {
         ("steps", audit.steps.to_string()),
         ("machine", audit.machine.clone()),
     ];
+    if let Some(RefutedCurve { noise_multiplier, epsilon }) = audit.refuted_curve {
+        let lines_of_curve = [
+            format!(
+                "refutes noise multipliers from {} on, whose epsilon is {}",
+                number::up(noise_multiplier, 4),
+                number::up(epsilon, 4)
+            ),
+            format!("{} is certified", number::brief(audit.noise_multiplier)),
+        ];
+        lines.extend(["whole curve", ""].into_iter().zip(lines_of_curve));
+    }
     lines.extend(audit.assumptions.iter().map(|assumption| ("assumes", assumption.clone())));
     lines.push(("plan hash", audit.plan_hash.clone()));
-    lines.iter().map(|(name, value)| format!("{name:<16}  {value}\n")).collect()
+    lines.iter().map(|(name, value)| output::wrapped(name, value)).collect()
 }

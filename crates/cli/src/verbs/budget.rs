@@ -92,7 +92,7 @@ fn text(budget: &BudgetStatement) -> Result<String, Failure> {
         ("records", budget.records.to_string()),
         ("composed by", budget.composition.words().to_owned()),
     ]);
-    let mut text: String = lines.iter().map(|(name, value)| format!("{name:<16}  {value}\n")).collect();
+    let mut text: String = lines.iter().map(|(name, value)| output::wrapped(name, value)).collect();
     for warning in &budget.warnings {
         text.push_str(&format!("warning: {warning}\n"));
     }

@@ -1,9 +1,11 @@
 //! `dapple eval`: how good the model of a run is.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use dapple_report::{Cell, Column, ReportError, Table, TextStyle};
+use dapple_train::data::ReadingObserver;
 use dapple_train::{Evaluation, ModelDescription};
 use serde::Serialize;
 
@@ -11,6 +13,7 @@ use crate::args::OutputFlags;
 use crate::failure::Failure;
 use crate::look::LookFlags;
 use crate::output;
+use crate::progress::bar;
 
 /// Evaluates the model of a run on its test set
 #[derive(Debug, Args)]
@@ -35,7 +38,16 @@ struct Answer<'a> {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let performance = arguments.look.machine.performance();
-    let evaluation = dapple_train::evaluate_with(&arguments.folder, (&arguments.look).into(), &performance)?;
+    let bar = bar(0, arguments.output.quiet, "{bar:40} {pos}/{len} images, {eta} left");
+    let shown = bar.clone();
+    let observer: ReadingObserver = Arc::new(move |read, of| {
+        shown.set_length(of as u64);
+        shown.set_position(read as u64);
+    });
+    let evaluation =
+        dapple_train::evaluate_watched(&arguments.folder, (&arguments.look).into(), &performance, observer);
+    bar.finish_and_clear();
+    let evaluation = evaluation?;
     let description = ModelDescription::read(&arguments.folder)?;
     let class_names: Vec<&str> = description.classes.iter().map(|class| class.name.as_str()).collect();
     if arguments.output.json {
@@ -56,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     lines.extend(evaluation.top5.map(|top5| ("top-5 accuracy", format!("{top5:.4}"))));
     // A loss of nothing may have a sign, which says nothing.
     lines.push(("loss", format!("{:.4}", evaluation.loss + 0.0)));
-    let text: String = lines.iter().map(|(name, value)| format!("{name:<16}  {value}\n")).collect();
+    let text: String = lines.iter().map(|(name, value)| output::wrapped(name, value)).collect();
     output::print(&format!("{text}\n{}", per_class(&evaluation, &class_names)?.to_text(TextStyle::default())))
 }
 

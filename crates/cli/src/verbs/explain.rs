@@ -47,6 +47,20 @@ pub(crate) fn explain(
     if plan.relation() == Relation::Patch {
         factors.extend(spatial(plan));
     }
+    if let Some(noise) = plan.correlated_noise() {
+        let drawn = plan.groups() * plan.batch();
+        factors.push(factor(
+            "bands",
+            noise.bands() as f64,
+            format!(
+                "steps over which noise cancels: a record may be drawn in every {} alone, with probability {drawn}/{}",
+                ordinal(noise.bands()),
+                plan.records()
+            ),
+        ));
+        let meaning = "the coefficients' norm, by which the distances of each of these draws are multiplied";
+        factors.push(factor("reach", noise.norm(), meaning.to_owned()));
+    }
     if let Some(split) = plan.split() {
         factors.push(factor("submodels", split.submodels() as f64, splitting(plan, split)));
     }
@@ -77,6 +91,7 @@ pub(crate) fn explain(
     factors.extend(masked(plan));
     factors.extend(revealed(plan, precision)?);
     factors.extend(worth(plan, certificate, precision)?);
+    factors.extend(cancelled(plan, certificate, precision)?);
     factors.extend(elsewhere(plan, precision)?);
     factors.extend(others(plan, certificate, baselines, precision)?);
     Ok(factors)
@@ -178,6 +193,41 @@ fn worth(
         factors.extend(value.map(|value| Factor { name, value: Some(value), meaning: meaning.to_owned() }));
     }
     Ok(factors)
+}
+
+/// Compares noise that cancels across steps with independent noise that costs as much.
+fn cancelled(
+    plan: &Plan,
+    certificate: &Certificate,
+    precision: BracketPrecision,
+) -> Result<Vec<Factor>, PlanError> {
+    let Some(noise) = plan.correlated_noise() else { return Ok(Vec::new()) };
+    let independent = plan.independent_noise(certificate.epsilon.upper, precision)?;
+    let share = independent.map(|independent| plan.noise_multiplier() * noise.relative_error() / independent);
+    Ok(vec![
+        Factor {
+            name: "noise, one band",
+            value: independent,
+            meaning: "the noise multiplier that this epsilon would take if each step had noise of its own"
+                .to_owned(),
+        },
+        Factor {
+            name: "error, estimated",
+            value: share,
+            meaning: "the noise in the iterates over that of such a run, an estimate of utility".to_owned(),
+        },
+    ])
+}
+
+/// A number as in "every third".
+fn ordinal(number: usize) -> String {
+    let ending = match (number % 10, number % 100) {
+        (1, hundred) if hundred != 11 => "st",
+        (2, hundred) if hundred != 12 => "nd",
+        (3, hundred) if hundred != 13 => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending} step")
 }
 
 /// Prices the baselines that were asked for.

@@ -1,6 +1,7 @@
 //! One file for each verb.
 
 pub(crate) mod account;
+pub(crate) mod advise;
 pub(crate) mod audit;
 pub(crate) mod budget;
 pub(crate) mod calibrate;
@@ -11,6 +12,7 @@ pub(crate) mod data;
 pub(crate) mod demo;
 pub(crate) mod eval;
 mod explain;
+pub(crate) mod export;
 pub(crate) mod inclusion;
 pub(crate) mod keys;
 pub(crate) mod man;
@@ -28,6 +30,7 @@ pub(crate) mod sweep;
 pub(crate) mod sweep_train;
 pub(crate) mod train;
 pub(crate) mod verify;
+pub(crate) mod weights;
 
 use crate::args::Verb;
 use crate::failure::Failure;
@@ -44,6 +47,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Check(arguments) => check::run(&arguments),
         Verb::Account(arguments) => account::run(&arguments),
         Verb::Calibrate(arguments) => calibrate::run(&arguments),
+        Verb::Advise(arguments) => advise::run(&arguments),
         Verb::Profile(arguments) => profile::run(&arguments),
         Verb::Sweep(arguments) => sweep::run(&arguments),
         Verb::Inclusion(arguments) => inclusion::run(&arguments),
@@ -55,6 +59,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Resume(arguments) => train::resume(&arguments),
         Verb::Eval(arguments) => eval::run(&arguments),
         Verb::Predict(arguments) => predict::run(&arguments),
+        Verb::Export(arguments) => export::run(&arguments),
         Verb::Measure(arguments) => measure::run(&arguments),
         Verb::Report(arguments) => report::run(&arguments),
         Verb::Serve(arguments) => serve::run(&arguments),
@@ -65,6 +70,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Mask(arguments) => mask::run(&arguments),
         Verb::Keys(arguments) => keys::run(&arguments),
         Verb::Models(arguments) => models::run(&arguments),
+        Verb::Weights(arguments) => weights::run(&arguments),
         Verb::Completions(arguments) => completions::run(&arguments),
         Verb::Man(arguments) => man::run(&arguments),
     }

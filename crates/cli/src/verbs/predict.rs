@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::args::OutputFlags;
 use crate::failure::Failure;
 use crate::look::LookFlags;
+use crate::progress::bar;
 use crate::{label_pictures, output};
 
 /// How many classes of a label map a line of text names.
@@ -61,6 +62,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let limits = predictor.plan().data.limits;
     let mut images = Vec::with_capacity(arguments.images.len());
+    let shown =
+        bar(arguments.images.len(), arguments.output.quiet, "{bar:40} {pos}/{len} images, {eta} left");
     for path in &arguments.images {
         let read = match description.frames {
             Some(frames) => clips::read_clip(path, frames, &limits),
@@ -74,9 +77,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let place = path.display().to_string();
         images.push(match predictor.predict(&image, &place)? {
             Prediction::Class(probabilities) => said_class(place, &description.classes, probabilities),
-            Prediction::Map(map) => said_map(arguments, path, &image, &map, &description.classes)?,
+            Prediction::Map(map) => {
+                shown.suspend(|| said_map(arguments, path, &image, &map, &description.classes))?
+            }
         });
+        shown.inc(1);
     }
+    shown.finish_and_clear();
     if arguments.output.json {
         let (answers, classes) = (description.answers, description.classes);
         return output::print_json(&Answer { answers, classes, images });

@@ -167,7 +167,7 @@ fn text(outcome: &RunOutcome) -> String {
         ));
         lines.push(("protects", spent.protects.clone()));
     }
-    let mut text: String = lines.iter().map(|(name, value)| format!("{name:<16}  {value}\n")).collect();
+    let mut text: String = lines.iter().map(|(name, value)| output::wrapped(name, value)).collect();
     for warning in &certificate.warnings {
         text.push_str(&format!("warning: {warning}\n"));
     }

@@ -91,7 +91,7 @@ fn show(
     if !not_compared.is_empty() {
         lines.push(("not at hand", not_compared.join(", ")));
     }
-    let lines = lines.iter().map(|(name, value)| format!("{name:<16}  {value}").trim_end().to_owned() + "\n");
+    let lines = lines.iter().map(|(name, value)| output::wrapped(name, value));
     output::print(&lines.collect::<String>())?;
     for warning in &certificate.warnings {
         output::say(arguments.output.quiet, &format!("warning: {warning}"));

@@ -1,6 +1,6 @@
 //! What the accountant knows of a step.
 
-use dapple_plan::{Plan, Sampling, Scheme};
+use dapple_plan::{BatchLimit, Plan, Sampling, Scheme};
 use serde::{Deserialize, Serialize};
 
 /// The accounting event of one step: everything that its price depends on beside the plan's relation and partition.
@@ -19,6 +19,12 @@ pub struct SamplingEvent {
     /// Steps of an epoch in balanced sampling; 0 in other schemes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub epoch_steps: u64,
+    /// Into how many groups records are dealt out, of which the step draws from one, at as many times the rate; 0 if it draws from all records.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub groups: u64,
+    /// The most records that the step takes; 0 if there is no limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub max_batch: u64,
     /// Standard deviation of the noise on the sum of clipped gradients, in clip norms.
     pub noise_multiplier: f64,
     /// The probability that a sampled record shows what is protected.
@@ -43,6 +49,8 @@ impl SamplingEvent {
             records: plan.records(),
             per_record,
             epoch_steps,
+            max_batch: plan.batch_limit().map_or(0, BatchLimit::most),
+            groups: if plan.groups() > 1 { plan.groups() } else { 0 },
             noise_multiplier: plan.noise_multiplier(),
             inclusion_probability: plan.inclusion_probability(),
         }

@@ -11,11 +11,12 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use chacha20::rand_core::Rng;
 use dapple_plan::{Plan, Sampling};
 
 use crate::DataError;
-use crate::keys::PurposeKey;
-use crate::uniform::subset;
+use crate::keys::{MasterKey, Purpose, PurposeKey};
+use crate::uniform::{below, subset};
 use balanced::{Allocation, AllocationLaw};
 use poisson::Rate;
 
@@ -42,14 +43,33 @@ pub struct Draw {
     pub submodels: Option<Arc<SubmodelLaw>>,
 }
 
-/// Draws the records of every step of a plan. A draw is a function of (key, step) alone, so a run can go on from any step if only the key
-/// is known.
+/// The keys by which records are drawn.
+#[derive(Debug, Clone)]
+pub struct SamplerKeys {
+    /// Which records join a step; in balanced sampling, which steps a record joins.
+    pub draws: PurposeKey,
+    /// The group of each record, where steps draw from groups. Every process of a run must have the same.
+    pub groups: PurposeKey,
+}
+
+impl SamplerKeys {
+    /// The keys that follow from a master key.
+    #[must_use]
+    pub fn of(master: &MasterKey) -> Self {
+        Self { draws: master.purpose(Purpose::Sampling), groups: master.purpose(Purpose::Groups) }
+    }
+}
+
+/// Draws the records of every step of a plan. A draw is a function of (keys, step) alone, so a run can go on from any step if only the keys
+/// are known.
 ///
 /// # Guarantee
 /// The participation of records follows exactly the law of the plan's scheme, given a key from the operating system (that is, up to
 /// the security of ChaCha20):
 /// - Poisson: each record joins each step with probability batch / records, independently of all others. No rounding: the coin is
-///   decided by as many random bits as the ratio of the two integers needs.
+///   decided by as many random bits as the ratio of the two integers needs. Where noise cancels across `b` steps, each record belongs to one
+///   of `b` groups, uniformly and independently of all others, and to the same one in all steps; step `t` draws each record of group
+///   `t mod b` with probability `b * batch / records`, and no other.
 /// - without replacement: each step sees a uniform subset of exactly `batch` records, independently of all other steps.
 /// - balanced: each record joins `per_record` steps of each epoch, a uniform subset of the epoch's steps, independently of other
 ///   records and epochs.
@@ -61,7 +81,7 @@ pub struct Draw {
 /// as two million places of records hold, but at least of one. What is kept changes nothing that is drawn.
 #[derive(Debug, Clone)]
 pub struct Sampler {
-    key: PurposeKey,
+    keys: SamplerKeys,
     records: u64,
     phases: Vec<Phase>,
     allocation: Option<Arc<Allocation>>,
@@ -82,7 +102,7 @@ impl Sampler {
     ///
     /// # Errors
     /// A plan for another number of records; a batch larger than the data set.
-    pub fn new(plan: &Plan, records: usize, key: PurposeKey) -> Result<Self, DataError> {
+    pub fn new(plan: &Plan, records: usize, keys: SamplerKeys) -> Result<Self, DataError> {
         let records = records as u64;
         if plan.records() != records {
             return Err(DataError::size(plan, records));
@@ -99,7 +119,7 @@ impl Sampler {
             phases.push(Phase { first_step, steps, event, clip_groups, submodels });
             first_step += part.steps();
         }
-        Ok(Self { key, records, phases, allocation: None })
+        Ok(Self { keys, records, phases, allocation: None })
     }
 
     /// Steps of the whole plan.
@@ -137,9 +157,8 @@ impl Sampler {
         let Phase { first_step, event, clip_groups, .. } = self.phases[phase];
         let submodels = self.phases[phase].submodels.clone();
         let indices = match event.sampling() {
-            Sampling::Poisson => {
-                Rate::new(event.batch, self.records).toss(self.records, &mut self.key.step(step).stream(0))
-            }
+            Sampling::Poisson if event.groups > 1 => self.of_group(step, event.batch, event.groups),
+            Sampling::Poisson => self.limited(step, self.coins(step, event.batch), event.max_batch),
             Sampling::WithoutReplacement => self.fixed_size(step, event.batch),
             Sampling::Balanced { per_record, epoch_steps } => {
                 let epoch_steps = epoch_steps.max(1);
@@ -148,7 +167,7 @@ impl Sampler {
                 let epoch = step - place;
                 let kept = self.allocation.take().filter(|allocation| allocation.holds(epoch, place));
                 let allocation = kept.unwrap_or_else(|| {
-                    let mut random = self.key.step(epoch).stream(0);
+                    let mut random = self.keys.draws.step(epoch).stream(0);
                     let law = AllocationLaw { records: self.records, per_record, epoch_steps };
                     Arc::new(Allocation::draw(&mut random, epoch, &law, law.window(place)))
                 });
@@ -160,18 +179,51 @@ impl Sampler {
         Ok(Draw { step, phase, indices, clip_groups, submodels })
     }
 
-    fn fixed_size(&self, step: u64, batch: u64) -> Vec<usize> {
-        let mut random = self.key.step(step).stream(0);
-        // A mark for each record is quicker to find than one among those taken, as long as there are not many more records than these.
-        if self.records / MARKS_A_RECORD <= batch {
-            let mut taken = vec![false; self.records as usize];
-            subset(&mut random, batch, self.records, |record| {
-                !std::mem::replace(&mut taken[record as usize], true)
-            });
-            return taken.iter().enumerate().filter_map(|(record, &taken)| taken.then_some(record)).collect();
-        }
-        let mut taken = BTreeSet::new();
-        subset(&mut random, batch, self.records, |record| taken.insert(record as usize));
-        taken.into_iter().collect()
+    /// The records whose coins show heads.
+    fn coins(&self, step: u64, batch: u64) -> Vec<usize> {
+        let mut random = self.keys.draws.step(step).stream(0);
+        Rate::new(batch, self.records).toss(self.records, &mut random)
     }
+
+    /// A uniform subset of so many of the records drawn, or all if there are no more; `most` is 0 if there is no limit.
+    fn limited(&self, step: u64, drawn: Vec<usize>, most: u64) -> Vec<usize> {
+        let count = drawn.len() as u64;
+        if most == 0 || count <= most {
+            return drawn;
+        }
+        let kept = ordered_subset(&mut self.keys.draws.step(step).stream(1), most, count);
+        kept.into_iter().map(|place| drawn[place]).collect()
+    }
+
+    /// The same among the records of the step's group, at as many times the rate as there are groups. Every record's coin is tossed, whatever its
+    /// group.
+    fn of_group(&self, step: u64, batch: u64, groups: u64) -> Vec<usize> {
+        let mut heads = self.coins(step, batch.saturating_mul(groups));
+        heads.retain(|&record| self.group(record) == Some(step % groups));
+        heads
+    }
+
+    /// The group of a record, where steps draw from groups.
+    #[must_use]
+    pub fn group(&self, record: usize) -> Option<u64> {
+        let groups = self.phases.first().map_or(0, |phase| phase.event.groups);
+        (groups > 1).then(|| below(&mut self.keys.groups.step(0).stream(record as u64), groups))
+    }
+
+    fn fixed_size(&self, step: u64, batch: u64) -> Vec<usize> {
+        ordered_subset(&mut self.keys.draws.step(step).stream(0), batch, self.records)
+    }
+}
+
+/// A uniform subset of so many numbers below a bound, in ascending order.
+fn ordered_subset(random: &mut impl Rng, count: u64, bound: u64) -> Vec<usize> {
+    // A mark for each number is quicker to find than one among those taken, as long as there are not many more numbers than these.
+    if bound / MARKS_A_RECORD <= count {
+        let mut taken = vec![false; bound as usize];
+        subset(random, count, bound, |number| !std::mem::replace(&mut taken[number as usize], true));
+        return taken.iter().enumerate().filter_map(|(number, &taken)| taken.then_some(number)).collect();
+    }
+    let mut taken = BTreeSet::new();
+    subset(random, count, bound, |number| taken.insert(number as usize));
+    taken.into_iter().collect()
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dapple_plan::PlanSpec;
 
 use super::*;
-use crate::keys::{MasterKey, Purpose};
+use crate::keys::MasterKey;
 use crate::statistics::{ALPHA, binomial_accepts, chi_square_accepts};
 
 fn plan(sampling: &str) -> Plan {
@@ -21,7 +21,7 @@ fn balanced_plan(sampling: &str) -> Plan {
 }
 
 fn sampler(plan: &Plan, seed: u64) -> Sampler {
-    let key = MasterKey::from_seed(seed).purpose(Purpose::Sampling);
+    let key = SamplerKeys::of(&MasterKey::from_seed(seed));
     Sampler::new(plan, plan.records() as usize, key).unwrap()
 }
 
@@ -102,6 +102,94 @@ fn tiny_rates_are_exact_too() {
     // About e^-1 of the steps see nothing at all.
     let empty = (0..400).filter(|&step| sampler.draw(step).unwrap().indices.is_empty()).count();
     assert!(binomial_accepts(empty as u64, 400, (-1.0f64).exp(), ALPHA), "{empty}");
+}
+
+/// Where noise cancels across steps: groups are uniform and independent, each step draws from the next one, and a record's coins are those of the
+/// event.
+#[test]
+fn steps_draw_from_one_group_after_the_other() {
+    let plan = plan("[sampling]\nbatch = 10\nrecords = 900\nsteps = 3001\n[noise]\nbands = 3");
+    let mut sampler = sampler(&plan, 5);
+    let event = sampler.event(0).unwrap();
+    assert_eq!((event.groups, event.sampling()), (3, Sampling::Poisson));
+    let groups: Vec<u64> = (0..900).map(|record| sampler.group(record).unwrap()).collect();
+    // Pairs of neighbours, so that dependence would show, too.
+    let mut pairs = [0; 9];
+    groups.chunks(2).for_each(|pair| pairs[(pair[0] * 3 + pair[1]) as usize] += 1);
+    assert!(chi_square_accepts(&pairs, &[50.0; 9], ALPHA), "{pairs:?}");
+    let (mut joined, mut successive, mut before) = (vec![0; 900], [0; 4], [false; 3]);
+    for step in 0..plan.steps() {
+        let group = step % 3;
+        let draw = sampler.draw(step).unwrap();
+        assert!(draw.indices.iter().all(|&record| groups[record] == group));
+        draw.indices.iter().for_each(|&record| joined[record] += 1);
+        // The first record of the group, in this draw and in the one before.
+        let first = groups.iter().position(|&own| own == group).unwrap();
+        let drawn = draw.indices.contains(&first);
+        let before = std::mem::replace(&mut before[group as usize], drawn);
+        successive[usize::from(before) * 2 + usize::from(drawn)] += u64::from(step > 2);
+    }
+    let rate = 30.0 / 900.0;
+    assert_eq!(plan.rate_in_group(), rate);
+    for (record, &count) in joined.iter().enumerate() {
+        // The first group has a draw more than the others.
+        let draws = 1000 + u64::from(groups[record] == 0);
+        assert!(binomial_accepts(count, draws, rate, ALPHA / 900.0), "{record}: {count}");
+    }
+    let all: u64 = joined.iter().sum();
+    let draws: u64 = groups.iter().map(|&group| 1000 + u64::from(group == 0)).sum();
+    assert!(binomial_accepts(all, draws, rate, ALPHA), "{all} of {draws}");
+    let cell = |a: f64, b: f64| a * b * 2998.0;
+    let (no, yes) = (1.0 - rate, rate);
+    let expected = [cell(no, no), cell(no, yes), cell(yes, no), cell(yes, yes)];
+    let (successive, expected) = merged(&successive, &expected);
+    assert!(chi_square_accepts(&successive, &expected, ALPHA), "{successive:?}");
+}
+
+/// A batch has no more records than its limit. Those below it are as without one, and of larger ones each subset is as likely.
+#[test]
+fn larger_batches_are_cut_to_uniform_subsets() {
+    let text = "[sampling]\nbatch = 3\nrecords = 6\nsteps = 40000";
+    let (whole, limited) = (plan(text), plan(&format!("{text}\nmax_batch = 4")));
+    let (mut whole, mut limited) = (sampler(&whole, 6), sampler(&limited, 6));
+    assert_eq!((whole.event(0).unwrap().max_batch, limited.event(0).unwrap().max_batch), (0, 4));
+    let (mut of_all, mut others) = (BTreeMap::new(), 0);
+    for step in 0..40_000 {
+        let (all, kept) = (whole.draw(step).unwrap().indices, limited.draw(step).unwrap().indices);
+        assert!(kept.windows(2).all(|pair| pair[0] < pair[1]) && kept.iter().all(|one| all.contains(one)));
+        match all.len() {
+            0..=4 => assert_eq!(all, kept),
+            5 => others += u64::from(kept.contains(&all[0])),
+            _ => *of_all.entry(kept).or_insert(0u64) += 1,
+        }
+    }
+    // All six are drawn once in 64 steps, and there are fifteen subsets of four.
+    let counts: Vec<u64> = of_all.into_values().collect();
+    let expected = counts.iter().sum::<u64>() as f64 / 15.0;
+    assert!(expected > 30.0 && chi_square_accepts(&counts, &[expected; 15], ALPHA), "{counts:?}");
+    // Five are drawn in six of 64, and the first of them is kept four times out of five.
+    assert!(binomial_accepts(others, 40_000, 6.0 / 64.0 * 0.8, ALPHA), "{others}");
+}
+
+/// Groups belong to the run and not to the process: other coins leave them alone, and another key of groups deals anew.
+#[test]
+fn groups_have_a_key_of_their_own() {
+    let plan = plan("[sampling]\nbatch = 10\nrecords = 100\nsteps = 40\n[noise]\nbands = 10");
+    let keys = |draws, groups| SamplerKeys {
+        draws: SamplerKeys::of(&MasterKey::from_seed(draws)).draws,
+        groups: SamplerKeys::of(&MasterKey::from_seed(groups)).groups,
+    };
+    let sampler = |draws, groups| Sampler::new(&plan, 100, keys(draws, groups)).unwrap();
+    let groups = |sampler: &Sampler| (0..100).map(|record| sampler.group(record)).collect::<Vec<_>>();
+    let (mut one, mut resumed, other) = (sampler(1, 1), sampler(2, 1), sampler(1, 2));
+    assert_eq!(groups(&one), groups(&resumed));
+    assert_ne!(groups(&one), groups(&other));
+    // At ten times the rate of one in ten every record of a group is drawn.
+    for step in 0..40 {
+        let all: Vec<usize> = (0..100).filter(|&record| one.group(record) == Some(step % 10)).collect();
+        assert_eq!(one.draw(step).unwrap().indices, all);
+        assert_eq!(resumed.draw(step).unwrap().indices, all);
+    }
 }
 
 #[test]
@@ -195,7 +283,7 @@ fn phases_have_their_own_events() {
 #[test]
 fn a_plan_for_other_data_is_refused() {
     let plan = plan("[sampling]\nbatch = 7\nrecords = 40\nsteps = 12");
-    let key = MasterKey::from_seed(1).purpose(Purpose::Sampling);
+    let key = SamplerKeys::of(&MasterKey::from_seed(1));
     let error = Sampler::new(&plan, 41, key).unwrap_err();
     assert!(matches!(error, DataError::Records { plan: 40, data: 41 }) && error.hint().is_some());
 }

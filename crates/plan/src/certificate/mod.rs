@@ -4,6 +4,7 @@ mod document;
 mod partition;
 mod statement;
 mod text;
+mod trade_off;
 mod words;
 
 use dapple_accounting::Bracket;
@@ -15,6 +16,8 @@ use crate::pricing::loss::{BalancedBound, EpsilonAnswer};
 use crate::spec::Accountant;
 use crate::{Relation, Sampling, Scheme};
 pub use document::CertificateDocument;
+pub use text::wrapped;
+pub use trade_off::TradeOffPoint;
 pub(crate) use words::protects;
 
 /// A priced plan.
@@ -61,6 +64,9 @@ pub struct Certificate {
     /// How the clip norm follows the gradients, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adaptive_clip: Option<AdaptiveClipFacts>,
+    /// How the noise of different steps cancels, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlated_noise: Option<CorrelatedNoiseFacts>,
     /// How often a record is seen; only for balanced sampling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationFacts>,
@@ -70,6 +76,31 @@ pub struct Certificate {
     /// The phases of a schedule. The numbers above are then the largest of all phases, and for the noise the smallest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<CertificatePhase>,
+}
+
+/// How the noise of different steps cancels. Step `t` releases the sum over `i` of coefficient `i` times the clipped sum of step `t - i`, with the noise
+/// of step `t`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CorrelatedNoiseFacts {
+    /// How many sums are released together, and into how many groups records are dealt out.
+    pub bands: usize,
+    /// The coefficients, exactly.
+    pub coefficients: Vec<f64>,
+    /// Their norm, rounded up: how far a contribution moves the releases that it enters, in clip norms.
+    pub norm: f64,
+}
+
+impl CorrelatedNoiseFacts {
+    fn of(plan: &Plan) -> Option<Self> {
+        let noise = plan.correlated_noise()?;
+        Some(Self { bands: noise.bands(), coefficients: noise.coefficients().collect(), norm: noise.norm() })
+    }
+
+    /// Over how many steps the noise cancels, and what that costs.
+    #[must_use]
+    pub fn words(&self) -> String {
+        format!("{}, counted by the coefficients' norm {}", self.bands, crate::number::up(self.norm, 4))
+    }
 }
 
 /// How the clip norm follows the norms of gradients. What is released for it is counted: the sum of clipped gradients and the number of gradients
@@ -194,6 +225,7 @@ impl Certificate {
             records: plan.records(),
             batch: plan.batch(),
             adaptive_clip: AdaptiveClipFacts::of(plan),
+            correlated_noise: CorrelatedNoiseFacts::of(plan),
             allocation: allocation(plan, bound),
             partition: plan.split().map(|split| PartitionFacts {
                 submodels: split.submodels(),

@@ -97,6 +97,7 @@ impl Certificate {
              {submodels}\
              | steps | {steps} |\n\
              | noise multiplier (standard deviation in clip norms) | {sigma} |\n\
+             {correlated}\
              {clip}\
              | sensitivity (in clip norms) | {sensitivity} |\n\
              | accountant | {accountant} |\n\n\
@@ -107,10 +108,16 @@ impl Certificate {
              By {theorem}.\n\n\
              Plan: `{hash}` (SHA-256)\n",
             bracket = self.bracket_sentence(),
+            correlated = self
+                .correlated_noise
+                .as_ref()
+                .map_or_else(String::new, |noise| format!("| bands of the noise | {} |\n", noise.words())),
             clip = self.clip_rows(),
-            released = match self.adaptive_clip {
-                None => "Every noisy gradient",
-                Some(_) => "Every noisy gradient and every noisy count of gradients within the clip norm",
+            released = match (&self.correlated_noise, self.adaptive_clip) {
+                (Some(_), _) => "Every noisy sum of gradients of successive steps",
+                (None, None) => "Every noisy gradient",
+                (None, Some(_)) =>
+                    "Every noisy gradient and every noisy count of gradients within the clip norm",
             },
             delta = number::exact(self.delta),
             relation = self.relation,

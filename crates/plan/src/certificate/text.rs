@@ -1,18 +1,47 @@
 //! Certificates as text for a terminal.
 
-use std::fmt::Write;
-
 use super::{AdaptiveClipFacts, AllocationFacts, Certificate, CertificatePhase, PartitionFacts};
 use crate::spec::Accountant;
 use crate::{Relation, number};
 
+/// The width of lines that are wrapped.
+const WIDTH: usize = 110;
+/// The width of the names in front of values.
+const NAME: usize = 16;
+
+/// A line `name  value`, wrapped between words. Further lines begin below the value. Where several spaces stand together, they stay.
+#[must_use]
+pub fn wrapped(name: &str, value: &str) -> String {
+    let mut text = String::new();
+    let mut line = format!("{name:<NAME$} ");
+    let begins = line.chars().count();
+    for word in value.split(' ') {
+        let (used, more) = (line.chars().count(), word.chars().count());
+        if used > begins && used + 1 + more > WIDTH {
+            text.push_str(line.trim_end());
+            text.push('\n');
+            line = " ".repeat(NAME + 1);
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    text + line.trim_end() + "\n"
+}
+
+/// A noise multiplier in full where that is short, and otherwise rounded up to five digits, as a calibration tells it.
+fn noise_words(noise: f64) -> String {
+    let full = number::exact(noise);
+    if full.len() <= 6 { full } else { number::up(noise, 5) }
+}
+
 impl Certificate {
-    /// The certificate in a few lines of plain text.
+    /// The certificate in a few lines of plain text. Numbers are rounded up, which claims less: more delta, and more noise for the same
+    /// epsilon. In full they are in the document.
     #[must_use]
     pub fn text(&self) -> String {
         let mut lines = vec![
             ("epsilon", format!("<= {}{}", number::up(self.epsilon.upper, 4), self.bracket_words())),
-            ("delta", number::exact(self.delta)),
+            ("delta", number::brief(self.delta)),
             ("protects", self.protects.clone()),
             ("relation", format!("{} (sensitivity {})", self.relation, number::brief(self.sensitivity))),
             ("sampling", self.sampling_words()),
@@ -22,7 +51,8 @@ impl Certificate {
         }
         lines.extend(self.rates());
         lines.push(("steps", self.steps.to_string()));
-        lines.push(("noise multiplier", self.noise_multiplier.to_string()));
+        lines.push(("noise multiplier", noise_words(self.noise_multiplier)));
+        lines.extend(self.correlated_noise.as_ref().map(|noise| ("bands", noise.words())));
         lines.extend(self.adaptive_clip.map(|clip| ("clip norm", clip.words())));
         for (index, phase) in self.phases.iter().enumerate() {
             let name = if index == 0 { "phases" } else { "" };
@@ -33,12 +63,7 @@ impl Certificate {
             lines.push(("bound", allocation.bound.clone()));
         }
         lines.push(("plan hash", self.plan_hash.clone()));
-        let mut text = String::new();
-        for (name, value) in lines {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{name:<16}  {value}");
-        }
-        text
+        lines.iter().map(|(name, value)| wrapped(name, value)).collect()
     }
 
     pub(super) fn sampling_words(&self) -> String {
@@ -77,7 +102,7 @@ impl Certificate {
             phase.steps,
             phase.batch,
             self.units(),
-            phase.noise_multiplier
+            noise_words(phase.noise_multiplier)
         )
     }
 
@@ -132,5 +157,29 @@ impl PartitionFacts {
             count => format!(" at least, in {count} partitions"),
         };
         format!("{}{least}{by}{norms}{counted}", self.submodels)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_wrapped_between_words() {
+        assert_eq!(wrapped("delta", "1e-5"), "delta             1e-5\n");
+        let long = wrapped("protects", &"seven77 ".repeat(20));
+        assert!(long.lines().count() == 2 && long.lines().all(|line| line.len() <= WIDTH), "{long}");
+        assert!(long.lines().nth(1).is_some_and(|line| line.starts_with("                  seven77")));
+        let word = "x".repeat(200);
+        assert_eq!(wrapped("", &word).trim(), word);
+    }
+
+    #[test]
+    fn noise_is_rounded_up_where_it_is_long() {
+        assert_eq!(
+            ["1", "2.5", "0.8356"].map(|text| noise_words(text.parse().unwrap())),
+            ["1", "2.5", "0.8356"]
+        );
+        assert_eq!(noise_words(2.548_223_980_389_412), "2.5483");
     }
 }

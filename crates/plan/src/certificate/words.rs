@@ -72,6 +72,14 @@ pub(super) fn assumptions(plan: &Plan) -> Vec<String> {
 
 fn of_phase(plan: &Plan) -> Vec<String> {
     let mut sentences = vec![sampling(plan)];
+    if let Some(limit) = plan.batch_limit() {
+        sentences.push(format!(
+            "Where more than {} {} are drawn, a uniform subset of so many is kept. The price counts that as many others are drawn with a probability of at most {}, and that a record which is kept then takes the place of another.",
+            limit.most(),
+            units(plan),
+            number::up(limit.probability(), 3)
+        ));
+    }
     let averaged = plan.averaged();
     let mean = mean(plan);
     let clip = partition::clip(plan);
@@ -101,6 +109,13 @@ fn of_phase(plan: &Plan) -> Vec<String> {
             number::exact(quantile.quantile()),
             units(plan),
             number::brief(noise)
+        ));
+    }
+    if let Some(noise) = plan.correlated_noise() {
+        sentences.push(format!(
+            "What a step releases is the sum of its contributions and of those of the {} steps before, times coefficients whose norm is at most {}, with the noise of that step. The sums themselves are in memory alone; a run that is resumed begins without them.",
+            noise.bands() - 1,
+            number::up(noise.norm(), 5)
         ));
     }
     if let Some(sizes) = plan.spatial().sizes() {
@@ -163,6 +178,9 @@ pub(super) fn theorem(plan: &Plan, bound: Option<BalancedBound>) -> Result<Strin
     }
     if noisy_pixels(plan).is_some() {
         citation.push_str("; noisy views tell two contents apart as often as their total variation distance says (Schuchardt et al. 2025)");
+    }
+    if plan.correlated_noise().is_some() {
+        citation.push_str("; each chance of a record to be drawn moves releases that no other one moves, and costs what one release costs whose distances are multiplied by the norm of the coefficients, as in banded matrix factorisation with cyclic Poisson sampling (Choquette-Choo et al. 2023)");
     }
     citation.push_str(&partition::citation(plan, bound));
     Ok(citation)
@@ -236,6 +254,11 @@ fn masked(tokens: MaskedTokens) -> Vec<String> {
 fn sampling(plan: &Plan) -> String {
     let (batch, records, units) = (plan.batch(), plan.records(), units(plan));
     match plan.sampling() {
+        Sampling::Poisson if plan.groups() > 1 => format!(
+            "Each of the {records} {units} belongs to one of {groups} groups by a coin of its own, tossed once for the whole run. Each step draws from one group, one group after the other: each of its {units} by its own independent coin with probability {drawn}/{records}; an empty batch still takes a step.",
+            groups = plan.groups(),
+            drawn = plan.groups() * batch,
+        ),
         Sampling::Poisson => format!(
             "In each step each of the {records} {units} is drawn by its own independent coin with probability {batch}/{records}; an empty batch still takes a step."
         ),

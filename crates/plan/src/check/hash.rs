@@ -35,6 +35,13 @@ pub(crate) fn of(plan: &Plan) -> String {
     line("sampling.batch", plan.batch.to_string());
     line("sampling.records", plan.records.to_string());
     line("sampling.steps", plan.steps.to_string());
+    if let Some(limit) = plan.batch_limit() {
+        line("sampling.max_batch", limit.most().to_string());
+    }
+    if let Some(noise) = plan.correlated_noise() {
+        let coefficients = noise.coefficients().map(exact).collect::<Vec<_>>();
+        line("noise.coefficients", coefficients.join(" "));
+    }
     let averaged = plan.averaged;
     for (key, value, default) in [
         ("mix.self_mix", u64::from(averaged.self_mix), 0),

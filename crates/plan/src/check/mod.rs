@@ -1,6 +1,8 @@
 //! Turns what a user wrote into what can be priced: the checked plan and its parts.
 
 mod balanced;
+mod batch_limit;
+mod correlated;
 pub(crate) mod hash;
 pub mod masked;
 mod mix;
@@ -19,6 +21,9 @@ mod spatial;
 mod split;
 mod window;
 
+pub use batch_limit::BatchLimit;
+pub(crate) use correlated::Chances;
+pub use correlated::CorrelatedNoise;
 pub use masked::{MaskedTokens, PublicTokens};
 pub use mix::Averaged;
 pub(crate) use operations::one_line;

@@ -7,7 +7,10 @@ use super::balanced::Balanced;
 use crate::Plan;
 use crate::error::PlanError;
 use crate::spec::{Delta, PlanSpec, Privacy, SamplingSpec};
-use crate::{Averaged, ClipQuantile, MaskedTokens, Relation, Sampling, Scheme, Spatial, Split, number};
+use crate::{
+    Averaged, BatchLimit, ClipQuantile, CorrelatedNoise, MaskedTokens, Relation, Sampling, Scheme, Spatial,
+    Split, number,
+};
 
 /// Checks every value by itself and together with the others. The hash is left empty.
 pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> {
@@ -19,6 +22,13 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
     let averaged = Averaged::check(spec, relation, spatial.views(), batch)?;
     let split = Split::check(&spec.partition, averaged, sampling)?;
     let clip_quantile = ClipQuantile::check(&spec.privacy, relation, averaged, split.as_ref())?;
+    let correlated =
+        CorrelatedNoise::check(spec, (sampling, masked, clip_quantile), (batch, records, steps))?;
+    let batch_limit = BatchLimit::check(
+        &spec.sampling,
+        (relation, sampling, averaged, split.is_some() || correlated.is_some()),
+        (batch, records),
+    )?;
     let noise_multiplier = noise_multiplier(&spec.privacy)?;
     let delta = delta(&spec.privacy, records)?;
     let positive = |key, value: Option<f64>| match value {
@@ -49,6 +59,8 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
         masked,
         averaged,
         split,
+        correlated,
+        batch_limit,
         phases: Vec::new(),
         hash: String::new(),
     };

@@ -5,7 +5,9 @@ use dapple_geometry::Mask;
 use super::{hash, phase, schedule};
 use crate::error::PlanError;
 use crate::spec::{Accountant, MaskedContent, PlanSpec};
-use crate::{Averaged, ClipQuantile, MaskedTokens, Relation, Sampling, Spatial, Split};
+use crate::{
+    Averaged, BatchLimit, ClipQuantile, CorrelatedNoise, MaskedTokens, Relation, Sampling, Spatial, Split,
+};
 
 /// A checked plan: the accountant prices it, the trainer carries it out, and neither reads anything else.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +27,8 @@ pub struct Plan {
     pub(crate) masked: Option<MaskedTokens>,
     pub(crate) averaged: Averaged,
     pub(crate) split: Option<Split>,
+    pub(crate) correlated: Option<CorrelatedNoise>,
+    pub(crate) batch_limit: Option<BatchLimit>,
     pub(crate) phases: Vec<Plan>,
     pub(crate) hash: String,
 }
@@ -103,6 +107,12 @@ impl Plan {
     pub fn effective_rate(&self) -> f64 {
         let rate = |part: &Self| part.sample_rate() * part.inclusion_probability();
         self.parts().iter().map(rate).fold(0.0, f64::max)
+    }
+
+    /// The most records that a step takes, where there is a limit.
+    #[must_use]
+    pub fn batch_limit(&self) -> Option<BatchLimit> {
+        self.batch_limit
     }
 
     /// Standard deviation of the noise on the sum of clipped gradients, in clip norms; where a count is released beside it, of one release that

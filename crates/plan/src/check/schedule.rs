@@ -3,7 +3,7 @@
 use dapple_accounting::limits;
 use dapple_geometry::Mask;
 
-use super::{hash, phase};
+use super::{correlated, hash, phase};
 use crate::Plan;
 use crate::error::PlanError;
 use crate::spec::PlanSpec;
@@ -23,6 +23,7 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
             &format!("give at most {MAX_PHASES}; phases are priced one by one"),
         );
     }
+    correlated::refuse_phases(spec)?;
     let mut phases: Vec<Plan> = Vec::new();
     for (index, phase) in spec.phases.iter().enumerate() {
         let plan = phase::check(&spec.in_phase(phase), masks)

@@ -1,5 +1,6 @@
 //! Turns a checked plan into its privacy loss, and answers everything that follows: prices, profiles, searches, sums of runs.
 
+mod advise;
 pub mod baseline;
 mod calibrate;
 mod choice;
@@ -15,6 +16,7 @@ pub mod sweep;
 pub(crate) mod theorem;
 mod worth;
 
+pub use advise::{Advice, Advised, advise, noise_in_what_is_learned};
 pub use calibrate::{Calibrated, SolvedUnknown, SolvedValue, Trial, Unknown, calibrate, calibrate_watched};
 pub use choice::PrivateChoice;
 pub use composition::{ComposedRuns, Release, Rule, compose};

@@ -27,6 +27,8 @@ pub(crate) enum PricedStep {
     PoissonSplit { rate: f64, sigma: f64, split: Split },
     /// A record is absent, unaffected or affected, under substitution.
     Substitution(Substitution),
+    /// With at most this probability a step that costs more, and everybody sees which it is.
+    Either { usual: Box<PricedStep>, rare: Box<PricedStep>, probability: f64 },
 }
 
 /// A record joins `per_record` of the `epoch_steps` steps of each epoch, and updates one of `submodels` in each of them.
@@ -66,6 +68,9 @@ impl PricedStep {
             // Both parts of the model share the record's coin, so they are composed first and then sampled.
             Self::PoissonSplit { rate, sigma, ref split } => split.pld(sigma)?.subsample_poisson(rate)?,
             Self::Substitution(step) => Pld::substitution(step),
+            Self::Either { ref usual, ref rare, probability } => {
+                usual.pld()?.or_rarely(&rare.pld()?, probability)?
+            }
         })
     }
 
@@ -84,6 +89,13 @@ impl PricedStep {
                 Some(Rdp::partition(PartitionRdp::mixture(&parts)?.sampled(rate)?))
             }
             Self::Substitution(step) => Some(Rdp::substitution(step)),
+            Self::Either { .. } => {
+                return Err(PlanError::NoTheorem {
+                    combination: "sampling.max_batch with Rényi divergences".to_owned(),
+                    reason: "their bounds are for batches without a limit",
+                    hint: "use --accountant pld",
+                });
+            }
         })
     }
 }

@@ -1,6 +1,8 @@
 //! Turns a plan into its privacy-loss distribution. Each match arm applies one theorem.
 
-use dapple_accounting::{Bracket, BracketPrecision, Distances, Effort, Participation, Pld, Substitution};
+use dapple_accounting::{
+    Bracket, BracketPrecision, Distances, Effort, Participation, Pld, Substitution, TradeOff,
+};
 
 use super::loss::{BalancedBound, EpsilonAnswer, RunLoss};
 use super::part::{Allocated, PricedPart, PricedStep};
@@ -8,6 +10,7 @@ use super::substituted;
 use super::theorem::{self, Theorem};
 use crate::Plan;
 use crate::certificate::Certificate;
+use crate::check::Chances;
 use crate::error::PlanError;
 use crate::spec::Accountant;
 use crate::{Relation, Scheme, Split};
@@ -53,9 +56,41 @@ impl Plan {
     }
 
     /// A plan that is not a schedule, as the accountants see it, with inclusion probability `c`.
-    pub(crate) fn part(&self, c: f64) -> Result<PricedPart, PlanError> {
+    pub(crate) fn priced_parts(&self, c: f64) -> Result<Vec<PricedPart>, PlanError> {
+        let reaching = |Chances { reach, count }: Chances| match &self.correlated {
+            None => self.part(c, count),
+            // All distances are multiplied by the reach, so in units of what a chance moves there is less noise.
+            Some(_) => {
+                let noise_multiplier = (self.noise_multiplier / reach).next_down();
+                Self { noise_multiplier, ..self.clone() }.part(c, count)
+            }
+        };
+        self.chances().into_iter().map(reaching).collect()
+    }
+
+    /// So many steps, or chances of a record to take part in some.
+    fn part(&self, c: f64, steps: u64) -> Result<PricedPart, PlanError> {
+        let usual = self.unlimited(c, steps)?;
+        let (PricedPart::Independent { step, steps }, Some(limit)) = (&usual, self.batch_limit) else {
+            return Ok(usual);
+        };
+        // A record that is kept takes the place of another, two clip norms away.
+        let rare = match *step {
+            PricedStep::Nothing => return Ok(usual),
+            PricedStep::PoissonGaussian { rate, sigma } => {
+                PricedStep::PoissonGaussian { rate, sigma: sigma / 2.0 }
+            }
+            _ => self.substitution(self.sample_rate(), c, 2.0, 2.0)?,
+        };
+        let (usual, rare) = (Box::new(step.clone()), Box::new(rare));
+        let step = PricedStep::Either { usual, rare, probability: limit.probability() };
+        Ok(PricedPart::Independent { step, steps: *steps })
+    }
+
+    /// The same for batches of any size.
+    fn unlimited(&self, c: f64, steps: u64) -> Result<PricedPart, PlanError> {
         // g: sample rate.
-        let (g, steps, sigma) = (self.sample_rate(), self.steps, self.sigma());
+        let (g, sigma) = (self.rate_in_group(), self.sigma());
         let public = self.masked.map_or(0.0, |tokens| tokens.public.reach()) / self.norm();
         let independent =
             |d0, apart| Ok(PricedPart::Independent { step: self.substitution(g, c, d0, apart)?, steps });
@@ -114,16 +149,28 @@ impl Plan {
         self.compose_parts(Plan::inclusion_probability)
     }
 
+    /// The trade-off curve of the whole run (f-DP): what tests between neighbouring data sets can reach at the most.
+    ///
+    /// # Guarantee
+    /// As [`Plan::pld`].
+    ///
+    /// # Errors
+    /// As [`Plan::pld`].
+    pub fn trade_off_curve(&self, precision: BracketPrecision) -> Result<TradeOff, PlanError> {
+        Ok(self.pld()?.trade_off_curve(precision)?)
+    }
+
     /// Composes all parts of the run, with the inclusion probability that `c` gives for each.
     pub(crate) fn compose_parts(&self, c: impl Fn(&Plan) -> f64) -> Result<Pld, PlanError> {
-        self.parts()
-            .iter()
-            .try_fold(Pld::identity(), |whole, part| Ok(whole.compose(&part.part(c(part))?.pld()?)))
+        self.parts().iter().try_fold(Pld::identity(), |whole, part| {
+            part.priced_parts(c(part))?.iter().try_fold(whole, |whole, part| Ok(whole.compose(&part.pld()?)))
+        })
     }
 
     /// The parts of the run as the accountants see them.
     fn known_parts(&self) -> Result<Vec<PricedPart>, PlanError> {
-        self.parts().iter().map(|part| part.part(part.inclusion_probability())).collect()
+        let known = |part: &Plan| part.priced_parts(part.inclusion_probability());
+        Ok(self.parts().iter().map(known).collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     /// The run's loss as an accountant sees it.

@@ -3,7 +3,8 @@
 use dapple_accounting::BracketPrecision;
 use dapple_geometry::Mask;
 
-use super::{SolvedUnknown, SolvedValue, Unknown, calibrate};
+use super::{Calibrated, SolvedUnknown, SolvedValue, Unknown, calibrate};
+use crate::spec::Bands;
 use crate::{Plan, PlanError, PlanSpec};
 
 impl PlanSpec {
@@ -36,7 +37,10 @@ impl PlanSpec {
         precision: BracketPrecision,
     ) -> Result<Option<SolvedUnknown>, PlanError> {
         let Some(unknown) = self.left_to_epsilon() else { return Ok(None) };
-        let mut solved = calibrate(self, masks, unknown, precision)?.solved;
+        let Calibrated { mut solved, plan, .. } = calibrate(self, masks, unknown, precision)?;
+        if self.noise.bands == Some(Bands::Auto) {
+            self.noise.bands = Some(Bands::Count(plan.groups()));
+        }
         match solved.value {
             SolvedValue::Real(noise) => self.privacy.noise_multiplier = Some(noise),
             SolvedValue::Whole(steps) => {

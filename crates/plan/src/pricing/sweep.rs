@@ -177,9 +177,10 @@ pub fn asked(name: &str, unknown: Option<Unknown>) -> Cow<'_, str> {
     }
 }
 
-/// The columns that follow those of the axes: the unknown if there is one, and [`MEASURES`].
+/// The columns that follow those of the axes: the unknown if there is one, and those of [`MEASURES`] that are not the unknown.
 pub fn measured(unknown: Option<Unknown>) -> impl Iterator<Item = &'static str> {
-    unknown.map(Unknown::name).into_iter().chain(MEASURES)
+    let own = unknown.map(Unknown::name);
+    own.into_iter().chain(MEASURES.into_iter().filter(move |measure| Some(*measure) != own))
 }
 
 /// The numbers of a row in the columns of [`measured`]. They are empty if the combination has no answer.
@@ -196,7 +197,9 @@ pub fn measures(priced: Option<&PricedCombination>, unknown: Option<Unknown>) ->
         Some(SweepMeasure::Upper(certificate.effective_rate)),
         Some(SweepMeasure::Whole(certificate.steps)),
     ];
-    solved.into_iter().chain(told).collect()
+    let own = unknown.map(Unknown::name);
+    let told = MEASURES.into_iter().zip(told).filter(|(measure, _)| Some(*measure) != own);
+    solved.into_iter().chain(told.map(|(_, value)| value)).collect()
 }
 
 #[cfg(test)]
@@ -215,6 +218,22 @@ mod tests {
         let epsilon = SweepAxis::parse("epsilon=1,2").unwrap();
         assert_eq!(epsilon.column(Some(Unknown::NoiseMultiplier)), "target_epsilon");
         assert_eq!(axes[1].column(Some(Unknown::Batch)), "target_batch");
+    }
+
+    #[test]
+    fn what_was_asked_for_and_what_was_reached_have_different_names() {
+        let unknowns = [Unknown::NoiseMultiplier, Unknown::Epochs, Unknown::Steps, Unknown::Batch];
+        let unknowns = unknowns.map(Some).into_iter().chain([None]);
+        for unknown in unknowns {
+            let given = ["epsilon=1,2", "steps=3,4", "batch=5,6", "noise-multiplier=1,2"];
+            let axes = given.map(|text| SweepAxis::parse(text).unwrap());
+            let columns =
+                axes.iter().map(|axis| axis.column(unknown)).chain(measured(unknown).map(Cow::Borrowed));
+            let columns: Vec<_> = columns.collect();
+            let different: std::collections::BTreeSet<_> = columns.iter().collect();
+            assert_eq!(different.len(), columns.len(), "{unknown:?}: {columns:?}");
+            assert_eq!(measures(None, unknown).len(), measured(unknown).count());
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@ use crate::{Plan, Relation, Sampling};
 
 /// The largest noise multiplier that is searched.
 const MOST_NOISE: f64 = 1e4;
+/// The least noise multiplier that is searched, where nothing else is known of it.
+const LEAST_NOISE: f64 = 1e-2;
 /// The most units of work of one search, which take less than two seconds.
 const MOST_WORK: f64 = 2e7;
 
@@ -35,17 +37,45 @@ impl Plan {
         precision: BracketPrecision,
     ) -> Result<Option<f64>, PlanError> {
         let Some(known) = self.known(source).filter(|_| self.phases().is_empty()) else { return Ok(None) };
+        // Without the source, no less noise is enough.
+        known.noise_for(epsilon, self.noise_multiplier(), precision)
+    }
+
+    /// The noise multiplier at which the run would cost `epsilon` if each step had noise of its own, found to about one part in a hundred. The
+    /// answer is `None` if it has, or if no noise multiplier is enough.
+    ///
+    /// # Errors
+    /// As [`Plan::epsilon`], but for an epsilon too large to report.
+    pub fn independent_noise(
+        &self,
+        epsilon: f64,
+        precision: BracketPrecision,
+    ) -> Result<Option<f64>, PlanError> {
+        if self.correlated_noise().is_none() {
+            return Ok(None);
+        }
+        let independent = self.changed(|plan| plan.correlated = None);
+        independent.noise_for(epsilon, LEAST_NOISE, precision)
+    }
+
+    /// The least noise multiplier from `low` on at which the run costs `epsilon`.
+    fn noise_for(
+        &self,
+        epsilon: f64,
+        low: f64,
+        precision: BracketPrecision,
+    ) -> Result<Option<f64>, PlanError> {
         let work = Work::at_most(MOST_WORK);
         let effort = || Effort::counted(BracketPrecision { relative: precision.relative.max(1e-2) }, &work);
         let cost = |noise: f64| {
-            let known = known.changed(|plan| plan.noise_multiplier = noise);
-            match known.epsilon_upper(effort()) {
+            let plan = self.changed(|plan| plan.noise_multiplier = noise);
+            match plan.epsilon_upper(effort()) {
                 Err(error) if error.is_too_large() => Ok(f64::INFINITY),
                 other => other,
             }
         };
-        // Without the source, no less noise is enough.
-        search::smallest_real(self.noise_multiplier(), MOST_NOISE, epsilon, cost)
+        let start = self.noise_multiplier().max(low);
+        search::smallest_real_from(start, 2.0, (low, MOST_NOISE), epsilon, cost)
     }
 
     /// The run without a source of randomness; `None` if its price does not count the source.

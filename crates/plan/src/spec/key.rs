@@ -1,7 +1,7 @@
 //! Everything that is known about a key of a plan.
 
 use super::phase::PHASE_KEYS;
-use super::{Delta, DeviceChoice, Interval, PartitionShare, Pixels, SizeRange};
+use super::{Bands, Delta, DeviceChoice, Interval, PartitionShare, Pixels, SizeRange};
 
 /// A key of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub enum Kind {
     Real,
     /// A number, or `1/n`.
     Delta,
+    /// A whole number, or `auto`.
+    Bands,
     /// Width and height in pixels.
     Size,
     /// Two numbers, the lower first.
@@ -84,6 +86,7 @@ impl Kind {
             Self::Whole => "a whole number",
             Self::Real => "a number",
             Self::Delta => "a number or \"1/n\"",
+            Self::Bands => "a whole number or \"auto\"",
             Self::Size => "[width, height] or \"WIDTHxHEIGHT\"",
             Self::Range => "[low, high] or \"LOW:HIGH\"",
             Self::Sizes => "\"WIDTHxHEIGHT:WIDTHxHEIGHT\"",
@@ -208,6 +211,7 @@ typed! {
     u64 => Whole,
     f64 => Real,
     Delta => Delta,
+    Bands => Bands,
     Pixels => Size,
     Interval => Range,
     SizeRange => Sizes,

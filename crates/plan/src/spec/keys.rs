@@ -84,6 +84,31 @@ pub fn near(name: &str) -> Vec<&'static str> {
     found.into_iter().filter(|(distance, _)| *distance == best).take(3).map(|(_, path)| path).collect()
 }
 
+/// At most three of these words that look most like the one that was typed.
+#[must_use]
+pub fn near_words<'w>(words: impl IntoIterator<Item = &'w str>, typed: &str) -> Vec<&'w str> {
+    // No word is this long, and what is typed may be anything.
+    if typed.is_empty() || typed.len() > 64 {
+        return Vec::new();
+    }
+    let typed = typed.to_lowercase().replace('_', "-");
+    let mut found: Vec<(usize, &str)> = words
+        .into_iter()
+        .map(|word| (osa_distance(&typed, word), word))
+        .filter(|(distance, word)| *distance <= word.len() / 3)
+        .collect();
+    // The words of a key have an order of their own, which a stable sort keeps.
+    found.sort_by_key(|(distance, _)| *distance);
+    let best = found.first().map_or(0, |(distance, _)| *distance);
+    found.into_iter().filter(|(distance, _)| *distance == best).take(3).map(|(_, word)| word).collect()
+}
+
+/// The question whether one of these was meant; `None` if there are none.
+#[must_use]
+pub fn meant(near: &[&str]) -> Option<String> {
+    (!near.is_empty()).then(|| format!("did you mean {}?", near.join(" or ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +121,19 @@ mod tests {
         assert_eq!(near("corp"), ["pipeline.crop"]);
         assert_eq!(near("noise-multiplyer"), ["privacy.noise_multiplier"]);
         assert!(near("zzzzzzzz").is_empty() && near("nonsense.key").is_empty());
+    }
+
+    #[test]
+    fn near_words_are_found() {
+        let near = |key: &str, typed: &str| near_words(find(key).unwrap().choices.iter().copied(), typed);
+        assert_eq!(near("model.name", "resnet-81"), ["resnet-18"]);
+        assert_eq!(near("model.name", "ViT_B_16"), ["vit-b-16"]);
+        assert_eq!(near("data.format", "fashon-scenes"), ["fashion-scenes"]);
+        assert_eq!(near("optimiser.kind", "sdg"), ["sgd"]);
+        assert_eq!(near("model.name", "zzzzzzzz"), Vec::<&str>::new());
+        assert_eq!(near("model.name", ""), Vec::<&str>::new());
+        assert_eq!(meant(&["one", "other"]).as_deref(), Some("did you mean one or other?"));
+        assert_eq!(meant(&[]), None);
     }
 
     #[test]

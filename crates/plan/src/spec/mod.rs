@@ -10,6 +10,7 @@ pub(crate) mod key;
 pub mod keys;
 mod layers;
 mod model;
+mod noise;
 mod optimiser;
 mod partition;
 mod performance;
@@ -31,6 +32,7 @@ pub(crate) use declare::words;
 pub use device::{CardList, DeviceChoice, NoSuchDevice};
 pub use image::{Allowance, MixSpec, PadModeSpec, PipelineSpec, PlacementSpec, RegionSpec};
 pub use model::{ModelSpec, NormSpec, PoolingSpec, TuneSpec};
+pub use noise::{Bands, CoefficientKind, NoiseMeasure, NoiseSpec};
 pub use optimiser::{OptimiserKind, OptimiserSpec, ScheduleKind};
 pub use partition::{
     Masked, MaskedContent, MaskedPass, PartitionShare, PartitionSpec, PredictionModel, PublicGradient,
@@ -52,6 +54,7 @@ plan! {
         pipeline: PipelineSpec = "the way of an image to the model";
         mix: MixSpec = "what DP-Mix adds to the views of a record";
         sampling: SamplingSpec = "which records a step sees, and how many steps there are";
+        noise: NoiseSpec = "how the noise of different steps belongs together";
         partition: PartitionSpec = "which parts of the model a record updates";
         masked: Masked = "what the `masked` relation needs";
         data: DataSpec = "where the records come from";

@@ -16,6 +16,9 @@ section! {
         records: u64 =
             ("the number of records in the data set, a whole number", "3000")
                 .flag("records", "N");
+        max_batch: u64 =
+            ("the most records a step of poisson sampling takes; of more, a uniform subset is kept, and the price counts it", "150")
+                .or("no limit");
         per_record: u64 =
             ("the number of steps of an epoch each record joins, for balanced sampling", "1")
                 .flag("per-record", "K")

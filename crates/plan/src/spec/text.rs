@@ -68,7 +68,7 @@ mod tests {
             ),
             (
                 "[sampling]\nbatchs = 3\n",
-                "plan.toml:2:1: sampling.batchs: unknown field `batchs`, expected one of `scheme`, `batch`, `records`, `per_record`, `epochs`, `steps`",
+                "plan.toml:2:1: sampling.batchs: unknown field `batchs`, expected one of `scheme`, `batch`, `records`, `max_batch`, `per_record`, `epochs`, `steps`",
                 "did you mean sampling.batch?",
             ),
             (

@@ -31,6 +31,10 @@ section! {
         gradient_norms: bool =
             ("whether histograms of gradient norms are kept in the private part of the run folder", "true")
                 .or("false");
+        /// Losses and numbers of records go into the private part, and what is public lies beside the run.
+        tensorboard: bool =
+            ("whether event files for TensorBoard are written", "true")
+                .or("false");
         /// If the plan gives steps, training takes at most that many.
         until_budget: bool =
             ("whether to train until privacy.epsilon is spent", "true")

@@ -16,6 +16,8 @@ pub struct Conduct {
     pub checkpoint_every: Option<u64>,
     /// Whether histograms of gradient norms are kept among the private files.
     pub gradient_norms: bool,
+    /// Whether event files for TensorBoard are written.
+    pub tensorboard: bool,
     /// Weight of the uniform distribution in the labels, in [0, 1).
     pub label_smoothing: f64,
 }
@@ -49,6 +51,7 @@ impl Conduct {
         Ok(Self {
             private,
             gradient_norms,
+            tensorboard: spec.tensorboard.unwrap_or(false),
             seed: spec.seed,
             evaluate_every: every("train.evaluate_every", spec.evaluate_every)?,
             checkpoint_every: every("train.checkpoint_every", spec.checkpoint_every)?,

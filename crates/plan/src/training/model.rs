@@ -84,4 +84,14 @@ impl ModelPlan {
     pub fn names() -> String {
         keys::find("model.name").map_or(&[][..], |key| key.choices).join(", ")
     }
+
+    /// What to do about a name that no model has.
+    #[must_use]
+    pub fn hint_for(name: &str) -> String {
+        let choices = keys::find("model.name").map_or(&[][..], |key| key.choices);
+        match keys::meant(&keys::near_words(choices.iter().copied(), name)) {
+            Some(meant) => format!("{meant} `dapple models` lists them all"),
+            None => format!("models are {}", Self::names()),
+        }
+    }
 }

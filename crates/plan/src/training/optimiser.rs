@@ -97,6 +97,15 @@ impl OptimiserPlan {
 }
 
 impl OptimiserRule {
+    /// The share of the sum of gradients before that a gradient is added to.
+    pub(crate) fn momentum(self) -> f64 {
+        match self {
+            Self::Descent(Momentum::None) => 0.0,
+            Self::Descent(Momentum::Kept(share) | Momentum::LooksAhead(share)) => share,
+            Self::Adam { betas, .. } | Self::CorrectedAdam { betas, .. } => betas[0],
+        }
+    }
+
     fn check(spec: &OptimiserSpec, kind: OptimiserKind) -> Result<Self, PlanError> {
         let adam = kind != OptimiserKind::Sgd;
         let corrected = adam && spec.noise_correction.unwrap_or(false);

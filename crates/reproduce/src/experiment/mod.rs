@@ -13,6 +13,7 @@ mod run;
 pub mod scenes;
 mod setting;
 mod show;
+pub mod streets;
 mod together;
 
 use std::path::{Path, PathBuf};

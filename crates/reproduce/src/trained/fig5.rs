@@ -11,7 +11,7 @@ use super::existing;
 use super::trade_off::{Gain, TradeOff, TradeOffRuns, always_gains, in_shares};
 use crate::claim::Statement;
 use crate::error::{ReproduceError, Result};
-use crate::experiment::{ExperimentFolder, Level, Method, Setting, full_path};
+use crate::experiment::{ExperimentFolder, Level, Method, Setting, full_path, streets};
 use crate::options::{Training, TrainingScale};
 use crate::{CatalogueEntry, Paper, Watch};
 
@@ -44,8 +44,6 @@ const EPSILONS: [f64; 2] = [5.0, 10.0];
 /// Budgets from the paper's smallest to its largest; its text names no others but 70.
 const PAPER_EPSILONS: [f64; 7] = [5.0, 10.0, 20.0, 30.0, 50.0, 70.0, 100.0];
 
-/// Streets drawn by the program, and a small model from random weights.
-const STREETS: &str = include_str!("../../../../examples/plans/street-scenes.toml");
 /// CamVid, and the last layer of DeepLabV3+ on a public backbone.
 const CAMVID: &str = include_str!("../../../../examples/plans/camvid.toml");
 /// P section C.4.
@@ -105,7 +103,7 @@ fn streets(flags: &Training) -> Result<PlanSpec> {
             "leave --weights away, or add --data",
         ));
     }
-    Ok(PlanSpec::from_toml(STREETS)?)
+    Ok(PlanSpec::from_toml(streets::STREETS)?)
 }
 
 fn camvid(flags: &Training) -> Result<PlanSpec> {

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
-use dapple_data::{Loader, LoaderKeys, LoaderOptions, MasterKey, Purpose, Sampler, Views};
+use dapple_data::{Loader, LoaderKeys, LoaderOptions, MasterKey, Purpose, Sampler, SamplerKeys, Views};
 use dapple_engine::{Batch, Clipping, ClippingRule, CpuExecutor, CpuOptions, Layout, Targets};
 use dapple_graph::{Graph, Parameters, zoo};
 use dapple_plan::{DataPlan, OptimiserPlan, Plan, PlanSpec};
@@ -117,7 +117,7 @@ fn load_seconds(folder: &Path, batch: usize) -> f64 {
     let data = dapple_data::open(&data_plan, Path::new("")).expect("data");
     let views = Views::new(plan.spatial(), &data_plan.views, &*data.train).expect("views");
     let master = MasterKey::from_seed(1);
-    let sampler = Sampler::new(&plan, RECORDS, master.purpose(Purpose::Sampling)).expect("a plan");
+    let sampler = Sampler::new(&plan, RECORDS, SamplerKeys::of(&master)).expect("a plan");
     let options = LoaderOptions { threads: 1, ..LoaderOptions::default() };
     let began = Instant::now();
     let loader =

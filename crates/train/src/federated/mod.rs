@@ -16,7 +16,7 @@ mod tests;
 use std::path::Path;
 
 use dapple_data::rand_core::Rng;
-use dapple_data::{MasterKey, Purpose, PurposeKey, Sampler, SamplingEvent};
+use dapple_data::{MasterKey, Purpose, PurposeKey, Sampler, SamplerKeys, SamplingEvent};
 use dapple_plan::spec::keys::{KEYS, Key};
 use dapple_plan::{Certificate, Plan, PlanSpec, Relation, Sampling};
 use dapple_private::{AddedUpdate, Noise};
@@ -137,7 +137,7 @@ impl FederatedRun {
     ) -> Result<Self, TrainError> {
         // Keys are never written: a run that goes on has others, and no stream is read twice.
         let master = MasterKey::from_os()?;
-        let sampler = Sampler::new(&plan, plan.records() as usize, master.purpose(Purpose::Sampling))?;
+        let sampler = Sampler::new(&plan, plan.records() as usize, SamplerKeys::of(&master))?;
         let noise = Noise::new(plan.noise_multiplier() * plan.clip_norm())?;
         let diagnostics = Lines::open(&folder.root().join("private/rounds.jsonl"), Access::Owner)?;
         let noise_key = master.purpose(Purpose::Noise);
@@ -426,6 +426,7 @@ fn check_spec(spec: &PlanSpec) -> Result<(), FederatedError> {
             "a clip norm that stays",
             "give privacy.max_grad_norm alone",
         ),
+        (spec.noise != default.noise, "noise", "noise of its own for each round", "take the section out"),
         (
             spec.train != default.train,
             "train",

@@ -28,7 +28,7 @@ pub struct Start {
     pub deterministic: bool,
     /// Whether gradients are clipped and noised.
     pub private: bool,
-    /// Digest of the key of balanced sampling, which decides at the start which steps a record joins; `None` if no key is kept.
+    /// Digest of the key that decides at the start which steps a record joins, or may join; `None` if no key is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_key: Option<String>,
 }

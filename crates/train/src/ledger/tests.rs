@@ -30,6 +30,8 @@ fn event() -> SamplingEvent {
         records: 100,
         per_record: 0,
         epoch_steps: 0,
+        groups: 0,
+        max_batch: 0,
         noise_multiplier: 1.0,
         inclusion_probability: 1.0,
     }

@@ -127,7 +127,7 @@ pub(super) fn architecture(
             None => Err(TrainError::setting(
                 "model.name",
                 format!("{other:?} is no model"),
-                format!("models are {}", ModelPlan::names()),
+                ModelPlan::hint_for(other),
             )),
         },
     }

@@ -7,7 +7,7 @@ use dapple_data::{
     DataError, Dataset, Image, LabelMap, Opened, Sampler, Target, TargetKind, Values, fill_in, open,
 };
 use dapple_geometry::{Mask, Size};
-use dapple_plan::spec::{Delta, Pixels, PlanSpec};
+use dapple_plan::spec::{Delta, NoiseSpec, Pixels, PlanSpec};
 use dapple_plan::{Bracket, Certificate, DataPlan};
 
 use super::keys::Keys;
@@ -123,6 +123,7 @@ fn dry(spec: &PlanSpec, records: usize) -> PlanSpec {
     let mut spec = spec.clone();
     let records = records as u64;
     spec.phases.clear();
+    spec.noise = NoiseSpec::default();
     spec.mix.pool = None;
     spec.mix.synthetic = None;
     (spec.privacy.epsilon, spec.privacy.noise_multiplier) = (None, Some(1.0));

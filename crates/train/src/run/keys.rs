@@ -1,7 +1,7 @@
 //! The keys that one process uses for its part of a run.
 
-use dapple_data::{LoaderKeys, MasterKey, Purpose, PurposeKey};
-use dapple_plan::Sampling;
+use dapple_data::{LoaderKeys, MasterKey, Purpose, PurposeKey, SamplerKeys};
+use dapple_plan::{Plan, Sampling};
 
 use crate::digest;
 use crate::error::TrainError;
@@ -14,41 +14,38 @@ use crate::step::StepKeys;
 /// Keys that come fresh from the operating system in every process, so that noise is never drawn twice, or that follow from the seed.
 pub(super) struct Keys {
     master: MasterKey,
-    pub(super) sampling: PurposeKey,
+    pub(super) sampling: SamplerKeys,
     pub(super) loader: LoaderKeys,
     /// Which records a step sees the public part of, and how, if they are not those of the private parts.
-    pub(super) public_sampling: PurposeKey,
+    pub(super) public_sampling: SamplerKeys,
     pub(super) public_loader: LoaderKeys,
     pub(super) step: StepKeys,
 }
 
 impl Keys {
-    /// The keys of a new run in a folder, and the digest of the one that is kept: which steps of an epoch a record joins is drawn once
-    /// and must be the same after a crash.
+    /// The keys of a new run in a folder, and the digest of the one that is kept: which steps a record may join is drawn once and must be the
+    /// same after a crash.
     pub(super) fn begin(prepared: &Prepared, folder: &Folder) -> Result<(Self, Option<String>), TrainError> {
-        let keys = Self::fresh(prepared)?;
-        if !is_kept(prepared) {
-            return Ok((keys, None));
-        }
-        let bytes = keys.sampling.to_bytes();
+        let mut keys = Self::fresh(prepared)?;
+        let Some(kept) = keys.kept(prepared) else { return Ok((keys, None)) };
+        let bytes = kept.to_bytes();
         files::write_for(&folder.sampling_key(), &bytes, Access::Owner)?;
         let digest = digest::of(&[&bytes]);
         Ok((keys, Some(digest)))
     }
 
-    /// The keys of a run that goes on. The kept key is never replaced, because another allocation would let a record join more steps than
-    /// were priced.
+    /// The keys of a run that goes on. The kept key is never replaced, because other allocations or groups would let a record join more steps
+    /// than were priced.
     pub(super) fn again(prepared: &Prepared, folder: &Folder, start: &Start) -> Result<Self, TrainError> {
         let mut keys = Self::fresh(prepared)?;
-        if is_kept(prepared) {
-            let changed =
-                || TrainError::Changed { folder: folder.root().to_owned(), what: "key of balanced sampling" };
+        if let Some(kept) = keys.kept(prepared) {
+            let changed = || TrainError::Changed { folder: folder.root().to_owned(), what: "sampling key" };
             let bytes = files::read(&folder.sampling_key()).map_err(|_| changed())?;
             if start.sampling_key.as_ref().is_some_and(|expected| digest::of(&[&bytes]) != *expected) {
                 return Err(changed());
             }
             let bytes = <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| changed())?;
-            keys.sampling = PurposeKey::from_bytes(bytes);
+            *kept = PurposeKey::from_bytes(bytes);
         }
         Ok(keys)
     }
@@ -64,9 +61,12 @@ impl Keys {
     /// The keys that follow from a master key.
     fn of(master: MasterKey) -> Self {
         Self {
-            sampling: master.purpose(Purpose::Sampling),
+            sampling: SamplerKeys::of(&master),
             loader: LoaderKeys::of(&master),
-            public_sampling: master.purpose(Purpose::PublicSampling),
+            public_sampling: SamplerKeys {
+                draws: master.purpose(Purpose::PublicSampling),
+                ..SamplerKeys::of(&master)
+            },
             public_loader: LoaderKeys {
                 views: master.purpose(Purpose::PublicViews),
                 ..LoaderKeys::of(&master)
@@ -77,24 +77,30 @@ impl Keys {
     }
 
     /// What the processes that share a run must have in common.
-    pub(super) fn to_bytes(&self) -> [u8; 64] {
-        let mut bytes = [0; 64];
-        bytes[..32].copy_from_slice(&self.master.to_bytes());
-        bytes[32..].copy_from_slice(&self.sampling.to_bytes());
-        bytes
+    pub(super) fn to_bytes(&self) -> [u8; 96] {
+        let SamplerKeys { draws, groups } = &self.sampling;
+        let keys = [self.master.to_bytes(), draws.to_bytes(), groups.to_bytes()];
+        std::array::from_fn(|at| keys[at / 32][at % 32])
     }
 
     /// The keys of bytes that [`Keys::to_bytes`] gave.
-    pub(super) fn from_bytes(bytes: &[u8; 64]) -> Self {
-        let [mut master, mut sampling] = [[0; 32]; 2];
-        master.copy_from_slice(&bytes[..32]);
-        sampling.copy_from_slice(&bytes[32..]);
-        Self { sampling: PurposeKey::from_bytes(sampling), ..Self::of(MasterKey::from_bytes(master)) }
+    pub(super) fn from_bytes(bytes: &[u8; 96]) -> Self {
+        let [master, draws, groups] =
+            std::array::from_fn(|key| std::array::from_fn(|at| bytes[32 * key + at]));
+        let [draws, groups] = [draws, groups].map(PurposeKey::from_bytes);
+        Self { sampling: SamplerKeys { draws, groups }, ..Self::of(MasterKey::from_bytes(master)) }
     }
-}
 
-/// Whether the sampling key must survive the process.
-pub(super) fn is_kept(prepared: &Prepared) -> bool {
-    let balanced = prepared.parts().iter().any(|part| matches!(part.sampling(), Sampling::Balanced { .. }));
-    balanced && !prepared.deterministic()
+    /// The key that must survive the process: that of allocations, or of the groups that steps draw from in turn. Draws from a group have
+    /// fresh keys in every process, as all coins have.
+    fn kept(&mut self, prepared: &Prepared) -> Option<&mut PurposeKey> {
+        let any = |kept: fn(&Plan) -> bool| !prepared.deterministic() && prepared.parts().iter().any(kept);
+        match () {
+            () if any(|part| matches!(part.sampling(), Sampling::Balanced { .. })) => {
+                Some(&mut self.sampling.draws)
+            }
+            () if any(|part| part.groups() > 1) => Some(&mut self.sampling.groups),
+            () => None,
+        }
+    }
 }

@@ -35,6 +35,7 @@ use crate::pace::{self, Engine, Pace};
 use crate::prepare::{Prepared, Request};
 use crate::ranks::RankOrder;
 use crate::step::{Taken, Trainer};
+use crate::tensorboard::EventFiles;
 use crate::terms::Cost;
 use keys::Keys;
 use loaders::StepLoaders;
@@ -43,7 +44,7 @@ use open::OldRun;
 pub use among::{resume_among, start_among};
 pub use dry::{Estimate, Readiness, check, estimate};
 pub use follow::follow;
-pub use open::{certify, evaluate, evaluate_with};
+pub use open::{certify, evaluate, evaluate_watched, evaluate_with};
 pub(crate) use open::{fresh_bytes, hidden_fingerprint, open_run};
 pub use rehearsal::{Completed, Rehearsal, complete, complete_without_records};
 
@@ -189,6 +190,8 @@ struct Run {
     diagnostics: Lines,
     /// Histograms of gradient norms, where the plan asks for them.
     norms: Option<NormHistograms>,
+    /// Event files for TensorBoard, where the plan asks for them, from the first step of this process on.
+    events: Option<EventFiles>,
     /// What a user should know before the first step.
     notes: Vec<String>,
     /// What a budget has set aside for the run.
@@ -273,6 +276,9 @@ impl Run {
     }
 
     fn train(&mut self, observer: &mut dyn Observer, flow: &mut ControlFlow<()>) -> Result<(), TrainError> {
+        if self.prepared.training.conduct.tensorboard {
+            self.events = Some(EventFiles::begin(&self.folder, self.step)?);
+        }
         let steps = self.prepared.plan().steps();
         let machine = self.trainer.machine();
         let ranks = self.prepared.ranks.as_ref().map(|ranks| ranks.size() as u64);
@@ -300,11 +306,13 @@ impl Run {
         }
         let mut loaders = loaders?;
         let mut pace = self.pace();
-        let checkpoint_every =
-            self.prepared.training.conduct.checkpoint_every.unwrap_or_else(|| pace.checkpoint_every());
+        let (first_checkpoint, checkpoint_every) = match self.prepared.training.conduct.checkpoint_every {
+            Some(every) => (every, every),
+            None => (pace.first_checkpoint(steps), pace.checkpoint_every()),
+        };
         let mut asked = None;
         while self.step < steps && flow.is_continue() {
-            let block = pace.block(self.steps_to_boundary(&sampler, checkpoint_every)?);
+            let block = pace.block(self.steps_to_boundary(&sampler, (first_checkpoint, checkpoint_every))?);
             let event = sampler.event(self.step)?;
             let clip_norm = self.trainer.adapted_clip_norm();
             self.tell(&LedgerEntry::Promise { first: self.step, steps: block, event, clip_norm })?;
@@ -336,7 +344,8 @@ impl Run {
             {
                 self.evaluate(observer)?;
             }
-            if self.step.is_multiple_of(checkpoint_every) || self.step == steps || flow.is_break() {
+            let due = self.step == first_checkpoint || self.step.is_multiple_of(checkpoint_every);
+            if due || self.step == steps || flow.is_break() {
                 self.write_checkpoint(observer)?;
             }
         }
@@ -374,14 +383,19 @@ impl Run {
     }
 
     /// Steps until the next checkpoint, evaluation or phase, which must not fall inside a promise.
-    fn steps_to_boundary(&self, sampler: &Sampler, checkpoint_every: u64) -> Result<u64, TrainError> {
+    fn steps_to_boundary(
+        &self,
+        sampler: &Sampler,
+        (first_checkpoint, checkpoint_every): (u64, u64),
+    ) -> Result<u64, TrainError> {
         let evaluate_every = self.prepared.training.conduct.evaluate_every;
         let to_multiple = |every: u64| every - self.step % every;
         let phase = sampler.phase(self.step)?;
         let phase_end: u64 = self.prepared.parts()[..=phase].iter().map(dapple_plan::Plan::steps).sum();
         let regular = [Some(checkpoint_every), evaluate_every].into_iter().flatten().map(to_multiple);
+        let first = first_checkpoint.checked_sub(self.step).filter(|&steps| steps > 0);
         let largest = self.ledger.history().start().largest_block;
-        Ok(regular.fold((phase_end - self.step).min(largest), u64::min))
+        Ok(regular.chain(first).fold((phase_end - self.step).min(largest), u64::min))
     }
 
     fn sampler(&self) -> Result<Sampler, TrainError> {
@@ -417,6 +431,10 @@ impl Run {
             evaluation: &'a Evaluation,
         }
         let clip_norm = self.trainer.adapted_clip_norm();
+        if let Some(events) = &mut self.events {
+            let epsilon = self.prepared.terms().price(self.step)?.map(|price| price.epsilon.upper);
+            events.evaluated(self.step, &evaluation, (epsilon, clip_norm))?;
+        }
         let line = MetricsLine { step: self.step, clip_norm, evaluation: &evaluation };
         self.metrics.add_lasting(&json_line(&line))?;
         // A request to stop is noticed at the next step.
@@ -446,6 +464,9 @@ impl Run {
             not_finite: taken.not_finite(),
         };
         self.diagnostics.add(&json_line(&line))?;
+        if let Some(events) = &mut self.events {
+            events.stepped(self.step, taken, line.seconds)?;
+        }
         self.norms.as_mut().map_or(Ok(()), |norms| norms.add(self.step, taken.norms()))
     }
 

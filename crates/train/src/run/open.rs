@@ -1,10 +1,11 @@
 //! Begins new runs and opens old ones.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use dapple_data::rand_core::Rng;
-use dapple_data::{Dataset, MasterKey, Purpose};
+use dapple_data::{Dataset, MasterKey, Purpose, ReadingObserver, WatchedRecords};
 use dapple_plan::Look;
 use dapple_plan::spec::Performance;
 
@@ -86,9 +87,11 @@ impl Run {
         if checkpoint.is_some_and(|checkpoint| !trainer.restore(checkpoint)) {
             return Err(Checkpoint::misfit(folder.checkpoints()));
         }
-        // A step taken again with fresh noise would be another release. With a seed, or without privacy, it costs nothing.
+        // A step taken again with fresh noise would be another release. With a seed, or without privacy, it costs nothing, unless it would be
+        // released with sums that are lost: then it would be another release by the same noise.
         let spent = ledger.history().spent();
-        let step = if ledger.history().start().repeats_freely() { from } else { spent };
+        let again = ledger.history().start().repeats_freely() && prepared.plan().correlated_noise().is_none();
+        let step = if again { from } else { spent };
         let share = match ledger.history().finished() {
             true => None,
             false => Share::again(folder.root(), budget, &prepared, ledger.history())?,
@@ -139,6 +142,7 @@ impl Run {
             metrics,
             diagnostics,
             norms,
+            events: None,
             notes,
             share: None,
             shelf: FeatureShelf::default(),
@@ -175,6 +179,19 @@ pub fn evaluate(folder: &Path, look: Look) -> Result<Evaluation, TrainError> {
 /// # Errors
 /// As [`evaluate`].
 pub fn evaluate_with(folder: &Path, look: Look, performance: &Performance) -> Result<Evaluation, TrainError> {
+    evaluate_watched(folder, look, performance, Arc::new(|_, _| ()))
+}
+
+/// As [`evaluate_with`]; the observer is told of every image that was read.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn evaluate_watched(
+    folder: &Path,
+    look: Look,
+    performance: &Performance,
+    observer: ReadingObserver,
+) -> Result<Evaluation, TrainError> {
     let folder = Folder::new(folder);
     let (prepared, recovered) = verified(&folder, performance)?;
     let test = prepared.data.test.clone().ok_or_else(|| {
@@ -189,6 +206,7 @@ pub fn evaluate_with(folder: &Path, look: Look, performance: &Performance) -> Re
     if checkpoint.is_some_and(|checkpoint| !Checkpoint::fill(checkpoint.weights(), &mut parameters)) {
         return Err(Checkpoint::misfit(folder.checkpoints()));
     }
+    let test: Arc<dyn Dataset> = Arc::new(WatchedRecords::new(test, observer));
     Evaluator::new(&prepared, look)?.evaluate_weights(&prepared, &parameters, &test)
 }
 

@@ -154,6 +154,7 @@ pub struct Rehearsal {
     keys: StepKeys,
     /// What a record draws in each step, if the plan splits the model.
     draw: Option<RehearsedDraw>,
+    sampler: Sampler,
     step: u64,
     steps: u64,
 }
@@ -210,7 +211,7 @@ impl Rehearsal {
         let sampler = Sampler::new(prepared.plan(), prepared.data.train.units(), keys.sampling.clone())?;
         let shown = ShownPasses::of_records(&prepared)?;
         let loaders = StepLoaders::new((&prepared, &keys), shown, &sampler, 0..steps, trainer.cards())?;
-        Ok(Self { trainer, loaders, keys: keys.step, draw: submodels.or(masks), step: 0, steps })
+        Ok(Self { trainer, loaders, keys: keys.step, draw: submodels.or(masks), sampler, step: 0, steps })
     }
 
     /// Takes the next step and returns the weights after it; `None` once all steps are taken.
@@ -234,6 +235,12 @@ impl Rehearsal {
     #[must_use]
     pub fn submodel(&self, record: usize) -> Option<usize> {
         self.draw.as_ref()?.of(self.step, record)
+    }
+
+    /// The group of a record, where steps draw from one group after the other. A run never tells this.
+    #[must_use]
+    pub fn group(&self, record: usize) -> Option<u64> {
+        self.sampler.group(record)
     }
 
     /// The clip norm of the next step.

@@ -1,6 +1,8 @@
 //! Tests steps on private and public parts of images: neither part tells of the other, and a step is the sum of both by hand.
 
-use dapple_data::{Labels, Loader, LoaderKeys, LoaderOptions, MasterKey, Purpose, RecordPart, Sampler};
+use dapple_data::{
+    Labels, Loader, LoaderKeys, LoaderOptions, MasterKey, Purpose, RecordPart, Sampler, SamplerKeys,
+};
 use dapple_engine::{Batch, CpuExecutor, CpuOptions, Targets};
 
 use super::*;
@@ -46,7 +48,12 @@ fn loader(prepared: &Prepared, part: RecordPart, (sampling, views): (Purpose, Pu
     let master = MasterKey::from_seed(3);
     let train = prepared.data.train.clone();
     let shown = prepared.masked.as_ref().unwrap().views(&prepared.views, part).unwrap();
-    let sampler = Sampler::new(prepared.plan(), train.len(), master.purpose(sampling)).unwrap();
+    let sampler = Sampler::new(
+        prepared.plan(),
+        train.len(),
+        SamplerKeys { draws: master.purpose(sampling), ..SamplerKeys::of(&master) },
+    )
+    .unwrap();
     let keys = LoaderKeys { views: master.purpose(views), ..LoaderKeys::of(&master) };
     let options = LoaderOptions { microbatch: 5, ..LoaderOptions::default() };
     Loader::train(train, sampler, shown, keys, 0..2, options).unwrap()

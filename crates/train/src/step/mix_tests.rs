@@ -1,7 +1,7 @@
 //! Tests what a contribution is: the mean over all that is shown of a record and beside it, or of the records of a group, clipped once.
 //! The oracle is a loop over single views in double precision.
 
-use dapple_data::{Labels, Loader, LoaderKeys, LoaderOptions, MasterKey, Microbatch, Purpose, Sampler};
+use dapple_data::{Labels, Loader, LoaderKeys, LoaderOptions, MasterKey, Microbatch, Sampler, SamplerKeys};
 use dapple_engine::reference::ReferenceExecutor;
 use dapple_engine::{Batch, Targets};
 
@@ -29,7 +29,7 @@ fn prepared(folder: &std::path::Path, rest: &str) -> Prepared {
 fn loader(prepared: &Prepared, microbatch: usize) -> Loader {
     let master = MasterKey::from_seed(5);
     let train = prepared.data.train.clone();
-    let sampler = Sampler::new(prepared.plan(), train.len(), master.purpose(Purpose::Sampling)).unwrap();
+    let sampler = Sampler::new(prepared.plan(), train.len(), SamplerKeys::of(&master)).unwrap();
     let options = LoaderOptions { microbatch, ..LoaderOptions::default() };
     Loader::train(train, sampler, prepared.views.clone(), LoaderKeys::of(&master), 0..1, options).unwrap()
 }

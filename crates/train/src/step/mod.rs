@@ -10,8 +10,8 @@ use dapple_engine::{Clipping, ClippingRule, StepStats};
 use dapple_graph::{DropoutUnits, Graph, Parameters};
 use dapple_plan::{LearningRate, Plan};
 use dapple_private::{
-    AdaptiveClip, Executor, Learned, Microbatches, Noise, PublicParts, StepError, Update, masked_step,
-    private_step,
+    AdaptiveClip, CorrelatedSums, Executor, Learned, Microbatches, Noise, PublicParts, StepError, Update,
+    masked_step, private_step,
 };
 
 use crate::checkpoint::{Checkpoint, CheckpointPlace};
@@ -142,8 +142,9 @@ impl Trainer {
             _ => None,
         };
         let settings = optimiser_settings(&prepared.training.optimiser, &parts[0].graph)?;
-        let learned =
-            Learned { clip, ..Learned::new(&settings, executor.layout(), prepared.parameters.clone()) };
+        let correlated = correlated_sums(prepared.plan(), &rule)?;
+        let learned = Learned::new(&settings, executor.layout(), prepared.parameters.clone());
+        let learned = Learned { clip, correlated, ..learned };
         Ok(Self {
             entered: 0,
             parts,
@@ -369,6 +370,25 @@ fn most_drawn(batch: u64, records: u64) -> u64 {
 fn fits(rule: &ClippingRule, batch: u64, records: u64) -> Result<(), TrainError> {
     let (most, capacity) = (most_drawn(batch, records), rule.capacity());
     if most > capacity as u64 { Err(dapple_engine::EngineError::Sum { capacity }.into()) } else { Ok(()) }
+}
+
+/// The sums that are released together where noise cancels across the steps of a plan.
+fn correlated_sums(plan: &Plan, rule: &ClippingRule) -> Result<Option<CorrelatedSums>, TrainError> {
+    let Some(noise) = plan.correlated_noise().filter(|_| rule.unit().is_some()) else { return Ok(None) };
+    let (coefficients, unit) = noise.whole();
+    let sums = CorrelatedSums::new(coefficients, unit);
+    let most = most_drawn(plan.batch(), plan.records());
+    match rule.holds(most, sums.growth()) {
+        true => Ok(Some(sums)),
+        false => Err(TrainError::setting(
+            "noise.bands",
+            format!(
+                "sums of {} steps of up to {most} records each have more digits than double precision",
+                noise.bands()
+            ),
+            "give fewer bands, or a smaller batch",
+        )),
+    }
 }
 
 /// What can be reported about a step.

@@ -1,6 +1,6 @@
 //! Tests the private step without its noise against a PyTorch loop over single samples (tests/goldens/training.py).
 
-use dapple_data::{Loader, LoaderKeys, LoaderOptions, MasterKey, Purpose, Sampler};
+use dapple_data::{Loader, LoaderKeys, LoaderOptions, MasterKey, Sampler, SamplerKeys};
 
 use super::*;
 use crate::prepare::Request;
@@ -12,8 +12,7 @@ fn losses(request: &Request, change: impl Fn(&mut Trainer)) -> Vec<f64> {
     let mut trainer = Trainer::new(&prepared, &mut Vec::new()).unwrap();
     change(&mut trainer);
     let master = MasterKey::from_seed(1);
-    let sampler =
-        Sampler::new(prepared.plan(), prepared.data.train.len(), master.purpose(Purpose::Sampling)).unwrap();
+    let sampler = Sampler::new(prepared.plan(), prepared.data.train.len(), SamplerKeys::of(&master)).unwrap();
     let steps = prepared.plan().steps();
     let (views, keys) = (prepared.views.clone(), LoaderKeys::of(&master));
     let options = LoaderOptions { microbatch: 7, ..LoaderOptions::default() };

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use dapple_data::{Labels, LoaderKeys, LoaderOptions, Sampler};
+use dapple_data::{Labels, LoaderKeys, LoaderOptions, Sampler, SamplerKeys};
 use dapple_engine::reference::ReferenceExecutor;
 use dapple_engine::{Batch, Layout, Targets};
 
@@ -39,7 +39,7 @@ fn prepared(folder: &Path, model: &str, rest: &str) -> Prepared {
 fn loader(prepared: &Prepared, seed: u64) -> Loader {
     let master = MasterKey::from_seed(seed);
     let train = prepared.data.train.clone();
-    let sampler = Sampler::new(prepared.plan(), train.units(), master.purpose(Purpose::Sampling)).unwrap();
+    let sampler = Sampler::new(prepared.plan(), train.units(), SamplerKeys::of(&master)).unwrap();
     // However small microbatches are, a user comes as one.
     let options = LoaderOptions { microbatch: 1, ..LoaderOptions::default() };
     Loader::train(train, sampler, prepared.views.clone(), LoaderKeys::of(&master), 0..1, options).unwrap()

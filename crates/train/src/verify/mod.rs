@@ -117,7 +117,7 @@ fn compare_beginning(folder: &Folder, run: &Recovered) -> Result<Vec<&'static st
         let kept =
             files::read(&folder.sampling_key()).map_err(|_| "private/sampling.key is gone".to_owned())?;
         if digest::of(&[&kept]) != *expected {
-            return Err(changed("key of balanced sampling"));
+            return Err(changed("sampling key"));
         }
     }
     let mut elsewhere = false;

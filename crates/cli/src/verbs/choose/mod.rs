@@ -198,5 +198,5 @@ fn text(certificate: &ChoiceCertificate, chosen: Option<&Chosen>) -> String {
             ),
         ),
     ]);
-    lines.iter().map(|(name, value)| format!("{name:<16}  {value}\n")).collect()
+    lines.iter().map(|(name, value)| output::wrapped(name, value)).collect()
 }

@@ -94,9 +94,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let figure = picture::figure(&axes, &rows, unknown);
     let numbers = table(&axes, &rows, unknown, false)?;
     let shown = table(&axes, &rows, unknown, true)?;
-    arguments
-        .pictures
-        .write(arguments.common.output.quiet, &numbers, &figure, || picture::page(&figure, &shown))?;
+    arguments.pictures.write(arguments.common.output.quiet, &numbers, &figure, || {
+        picture::page(&figure, &shown, unknown)
+    })?;
     if arguments.common.output.json {
         return output::print_json(&answer(&axes, &rows, unknown));
     }

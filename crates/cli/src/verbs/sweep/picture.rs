@@ -28,7 +28,7 @@ pub(super) fn figure(axes: &[SweepAxis<String>], rows: &[Row], unknown: Option<U
                 Some(SolvedValue::Real(value)) => value,
                 None => certificate.epsilon.upper,
             };
-            Some((label(axes, row, across, measure), x, y))
+            Some((label((axes, unknown), row, across, measure), x, y))
         })
         .collect();
     let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
@@ -45,8 +45,8 @@ pub(super) fn figure(axes: &[SweepAxis<String>], rows: &[Row], unknown: Option<U
     } else {
         Axis::linear(measure.as_str())
     };
-    let horizontal = across.map_or_else(|| "combination".to_owned(), |across| words(&axes[across]));
-    let names: Vec<String> = axes.iter().map(words).collect();
+    let horizontal = across.map_or_else(|| "combination".to_owned(), |across| words(&axes[across], unknown));
+    let names: Vec<String> = axes.iter().map(|axis| words(axis, unknown)).collect();
     let mut chart = Chart::new(format!("{measure} over {}", names.join(" and ")))
         .subtitle(subtitle(rows))
         .x(Axis::linear(horizontal))
@@ -54,16 +54,24 @@ pub(super) fn figure(axes: &[SweepAxis<String>], rows: &[Row], unknown: Option<U
     for (label, line) in lines {
         chart = chart.series(Series::line_points(label, line));
     }
-    Figure::single(chart).note("Each point is the upper end of a certified bracket.")
+    Figure::single(chart).note(meaning(unknown))
+}
+
+/// What a point of the chart stands for.
+fn meaning(unknown: Option<Unknown>) -> &'static str {
+    match unknown {
+        None => "Each point is the upper end of a certified bracket.",
+        Some(_) => "At each point the upper end of the certified bracket is no more than the target.",
+    }
 }
 
 fn is_numeric(axis: &SweepAxis<String>) -> bool {
     axis.values.iter().all(|value| Written::read(value).number().is_some())
 }
 
-/// The name of an axis as people read it.
-fn words(axis: &SweepAxis<String>) -> String {
-    axis.name().replace(['-', '_'], " ")
+/// The name of an axis as people read it, which is that of its column.
+fn words(axis: &SweepAxis<String>, unknown: Option<Unknown>) -> String {
+    axis.column(unknown).replace(['-', '_'], " ")
 }
 
 /// What all plans have in common.
@@ -84,15 +92,21 @@ fn subtitle(rows: &[Row]) -> String {
     common.join(", ")
 }
 
-fn label(axes: &[SweepAxis<String>], row: &Row, across: Option<usize>, measure: &str) -> String {
+fn label(
+    (axes, unknown): (&[SweepAxis<String>], Option<Unknown>),
+    row: &Row,
+    across: Option<usize>,
+    measure: &str,
+) -> String {
     let others = axes.iter().zip(&row.values).enumerate().filter(|(index, _)| Some(*index) != across);
-    let parts: Vec<String> = others.map(|(_, (axis, value))| format!("{} {value}", words(axis))).collect();
+    let parts: Vec<String> =
+        others.map(|(_, (axis, value))| format!("{} {value}", words(axis, unknown))).collect();
     if parts.is_empty() || across.is_none() { measure.to_owned() } else { parts.join(", ") }
 }
 
-pub(super) fn page(figure: &Figure, table: &Table) -> Page {
+pub(super) fn page(figure: &Figure, table: &Table, unknown: Option<Unknown>) -> Page {
     let section = Section::new("")
-        .figure(figure, "Upper ends of certified brackets.")
+        .figure(figure, meaning(unknown))
         .table(table, "Bounds are rounded to their side; empty where no bound can be reported.");
     Page::new("Sweep").section(section)
 }

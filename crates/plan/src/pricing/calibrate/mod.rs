@@ -1,6 +1,7 @@
 //! Solves a plan for one unknown.
 
 mod batch;
+mod correlated;
 mod length;
 mod noise;
 mod problem;
@@ -13,7 +14,7 @@ use serde::Serialize;
 use crate::Plan;
 use crate::certificate::Certificate;
 use crate::error::PlanError;
-use crate::spec::{Pixels, PlanSpec};
+use crate::spec::{Bands, Pixels, PlanSpec};
 use problem::Problem;
 
 /// The most steps of a run.
@@ -143,7 +144,11 @@ pub fn calibrate_watched(
             "solve for the noise-multiplier of the phases that give none, or price schedules one by one with `dapple account`",
         ));
     }
-    Problem::new((spec, masks), target, precision, watch).solve(unknown)
+    let solve = |spec: &PlanSpec| Problem::new((spec, masks), target, precision, watch).solve(unknown);
+    match (unknown, spec.noise.bands) {
+        (Unknown::NoiseMultiplier, Some(Bands::Auto)) => correlated::best_bands(spec, solve),
+        _ => solve(spec),
+    }
 }
 
 /// A plan that meets the target, the value found, and the size if it is a crop or a patch.
@@ -153,6 +158,8 @@ impl Problem<'_> {
     fn solve(&self, unknown: Unknown) -> Result<Calibrated, PlanError> {
         let (plan, value, size) = match unknown {
             Unknown::NoiseMultiplier => return self.priced_noise(),
+            Unknown::Epochs | Unknown::Steps if self.is_correlated() => self.correlated_length(unknown)?,
+            Unknown::Batch if self.is_correlated() => self.correlated_batch()?,
             Unknown::Epochs => self.epochs()?,
             Unknown::Steps => self.steps()?,
             Unknown::Batch => self.batch()?,

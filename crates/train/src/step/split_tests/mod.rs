@@ -4,7 +4,7 @@
 mod blocks;
 mod dropout;
 
-use dapple_data::{Labels, LoaderKeys, LoaderOptions, Sampler};
+use dapple_data::{Labels, LoaderKeys, LoaderOptions, Sampler, SamplerKeys};
 use dapple_engine::Layout;
 
 use super::*;
@@ -33,7 +33,7 @@ fn prepared(folder: &std::path::Path, (model, side): (&str, usize), batch: u64, 
 fn loader(prepared: &Prepared, seed: u64, microbatch: usize) -> Loader {
     let master = MasterKey::from_seed(seed);
     let train = prepared.data.train.clone();
-    let sampler = Sampler::new(prepared.plan(), train.len(), master.purpose(Purpose::Sampling)).unwrap();
+    let sampler = Sampler::new(prepared.plan(), train.len(), SamplerKeys::of(&master)).unwrap();
     let options = LoaderOptions { microbatch, ..LoaderOptions::default() };
     Loader::train(train, sampler, prepared.views.clone(), LoaderKeys::of(&master), 0..1, options).unwrap()
 }

