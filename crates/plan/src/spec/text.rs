@@ -74,7 +74,7 @@ mod tests {
             (
                 "[privacy]\nrelation = \"pach\"\n",
                 "plan.toml:2:12: privacy.relation: unknown variant `pach`, expected one of `add-remove`, `replace`, `patch`, `masked`, `user`",
-                "it is the neighbouring relation, what may differ (add-remove, replace, patch, masked, user), e.g. `relation = \"patch\"`",
+                "did you mean patch?",
             ),
             (
                 "[pipeline]\ncrop = [100, 100, 3]\n",
