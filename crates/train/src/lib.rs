@@ -111,7 +111,9 @@ pub use optimiser::optimiser_settings;
 pub use predictor::{Prediction, Predictor};
 pub use prepare::Request;
 pub use ranks::RankGroup;
-pub use results::{EvaluationLine, evaluations, plan_of_run, request_of_run, steps_lost};
+pub use results::{
+    EvaluationLine, SpendingPoint, evaluations, is_held, plan_of_run, request_of_run, spending, steps_lost,
+};
 pub use run::{
     Completed, Estimate, Readiness, Rehearsal, RunOutcome, certify, check, complete,
     complete_without_records, estimate, evaluate, evaluate_with, follow, resume, resume_among, resume_beside,
