@@ -36,9 +36,15 @@ pub(crate) fn section(
     // Windows that overlap leave no seams. A model whose images are no larger than its crops sees them at once.
     let kind = maps.then_some(EvaluationKind::Sliding);
     let performance = Performance::default();
-    let opened = Predictor::open(folder, Look { kind, ..Look::default() }, &performance)
-        .or_else(|_| Predictor::open(folder, Look::default(), &performance));
+    let (opened, windows) = match Predictor::open(folder, Look { kind, ..Look::default() }, &performance) {
+        Ok(predictor) => (Ok(predictor), maps),
+        Err(_) => (Predictor::open(folder, Look::default(), &performance), false),
+    };
     let Ok(mut predictor) = opened else { return Ok(None) };
+    let section = match windows {
+        true => section.paragraph("Images are seen in windows of the size of a crop, which overlap."),
+        false => section,
+    };
     match maps {
         true => label_maps(section, &**test, &mut predictor, description).map(Some),
         false => single_classes(section, &**test, &mut predictor, description).map(Some),
