@@ -28,6 +28,7 @@ fn help_of_every_verb() {
         "predict",
         "measure",
         "report",
+        "serve",
         "verify",
         "audit",
         "reproduce",
