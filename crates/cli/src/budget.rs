@@ -1,5 +1,6 @@
 //! The budget that a run is counted in, for the verbs that train.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -18,5 +19,15 @@ pub(crate) struct BudgetFlags {
 impl BudgetFlags {
     pub(crate) fn within(&self) -> Option<Within> {
         self.budget.clone().map(|file| Within { file, total: self.epsilon_total })
+    }
+
+    /// The same flags for a process of its own.
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
+        let Some(file) = &self.budget else { return Vec::new() };
+        let mut arguments: Vec<OsString> = vec!["--budget".into(), file.into()];
+        if let Some(total) = self.epsilon_total {
+            arguments.push(format!("--epsilon-total={total}").into());
+        }
+        arguments
     }
 }

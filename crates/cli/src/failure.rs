@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
 use dapple_audit::AuditError;
+use dapple_pages::PageError;
 use dapple_plan::PlanError;
 use dapple_report::ReportError;
 use dapple_reproduce::ReproduceError;
@@ -118,6 +119,17 @@ impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
         let hint = error.hint().unwrap_or_else(|| "see `dapple help`".to_owned());
         Self::request(error.to_string(), hint)
+    }
+}
+
+impl From<PageError> for Failure {
+    fn from(error: PageError) -> Self {
+        match error {
+            PageError::Train(error) => error.into(),
+            PageError::Plan(error) => error.into(),
+            PageError::Data(error) => error.into(),
+            PageError::Report(error) => error.into(),
+        }
     }
 }
 

@@ -24,7 +24,12 @@ impl PricingRequest {
     /// Reads the plan as [`training`] does, and looks at the data if the plan leaves the number of records or the size of images to it. A
     /// plan that trains without privacy has no price and is refused.
     pub(crate) fn load(common: &Common) -> Result<Self, Failure> {
-        match Self::spatial(common)? {
+        Self::load_from(common, common.plan())
+    }
+
+    /// As [`PricingRequest::load`], with the plan of another file or run than the one that was given.
+    pub(crate) fn load_from(common: &Common, plan: Option<&Path>) -> Result<Self, Failure> {
+        match Self::spatial_from(common, plan)? {
             request if request.is_without_privacy() => Err(Failure::request(
                 "the plan trains without privacy (train.private = false), so there is nothing to price",
                 "leave train.private out of the plan, or give --set train.private=true",
@@ -35,7 +40,11 @@ impl PricingRequest {
 
     /// As [`PricingRequest::load`], also for plans that train without privacy.
     pub(crate) fn spatial(common: &Common) -> Result<Self, Failure> {
-        let dapple_train::Request { mut spec, base, masks } = training(common)?;
+        Self::spatial_from(common, common.plan())
+    }
+
+    fn spatial_from(common: &Common, plan: Option<&Path>) -> Result<Self, Failure> {
+        let dapple_train::Request { mut spec, base, masks } = training_from(common, plan)?;
         if spec.train.private != Some(false) {
             fill_in_from(&mut spec, &base).map_err(|error| not_here(&spec, error))?;
         }
@@ -79,7 +88,12 @@ fn not_here(spec: &PlanSpec, error: DataError) -> Failure {
 
 /// Reads a plan to train. Paths in its file are relative to the folder of the file, and paths that were typed to where they were typed.
 pub(crate) fn training(common: &Common) -> Result<dapple_train::Request, Failure> {
-    let mut request = match common.plan() {
+    training_from(common, common.plan())
+}
+
+/// As [`training`], with the plan of another file or run than the one that was given.
+pub(crate) fn training_from(common: &Common, plan: Option<&Path>) -> Result<dapple_train::Request, Failure> {
+    let mut request = match plan {
         // A run folder says itself what was trained, and its paths are absolute.
         Some(path) if path.is_dir() => dapple_train::request_of_run(path)?,
         Some(path) => {

@@ -10,7 +10,6 @@ mod args;
 mod budget;
 mod failure;
 mod interrupt;
-mod label_pictures;
 mod load;
 mod look;
 mod machine;
@@ -18,7 +17,6 @@ mod output;
 mod pictures;
 mod progress;
 mod ranks;
-mod run_page;
 mod verbs;
 
 use std::process::ExitCode;

@@ -103,6 +103,7 @@ fn could_be(flag: &str, head: &[u8]) -> bool {
     match flag {
         "html" => head.starts_with(b"<!DOCTYPE html>"),
         "svg" => head.starts_with(b"<svg"),
+        "pdf" => head.starts_with(b"%PDF-"),
         "csv" => kind(head).contains(&b','),
         "onnx" => head.starts_with(b"\x08\x08\x12\x06dapple"),
         "sample" => contains(head, b"{\"input\":{\"dtype\":\"F32\""),
@@ -160,6 +161,19 @@ pub(crate) fn replace_file(
 
 /// The command line as it could be typed again.
 pub(crate) fn command_line() -> String {
+    command_of(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()))
+}
+
+/// The command line for a page that is passed on: of a path that leads from the root, only the last part.
+pub(crate) fn shown_command_line() -> String {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    command_of(words.map(|word| match word.split_once('=') {
+        Some((key, value)) => format!("{key}={}", dapple_pages::without_folders(value)),
+        None => dapple_pages::without_folders(&word),
+    }))
+}
+
+fn command_of(words: impl Iterator<Item = String>) -> String {
     let quoted = |word: String| {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,+@%".contains(letter);
         if !word.is_empty() && word.chars().all(plain) {
@@ -168,8 +182,7 @@ pub(crate) fn command_line() -> String {
             format!("'{}'", word.replace('\'', "'\\''"))
         }
     };
-    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
-    std::iter::once("dapple".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+    std::iter::once("dapple".to_owned()).chain(words.map(quoted)).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

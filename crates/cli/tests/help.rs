@@ -29,6 +29,7 @@ fn help_of_every_verb() {
         "export",
         "measure",
         "report",
+        "serve",
         "verify",
         "audit",
         "reproduce",

@@ -130,8 +130,8 @@ fn from_streets_to_a_report() {
     {
         assert!(page.contains(words), "{words}");
     }
-    // There are four images, each with truth and prediction, and all of them inside the page.
-    assert_eq!(page.matches("data:image/png;base64,").count(), 12);
+    // There are four images, each with truth and prediction, one more beneath the crops, and all of them inside the page.
+    assert_eq!(page.matches("data:image/png;base64,").count(), 13);
     assert!(!page.contains("src=\"http"));
 
     for (name, size) in [("street", (101, 67)), ("narrow", (19, 40))] {

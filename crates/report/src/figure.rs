@@ -23,6 +23,7 @@ pub struct Figure {
     columns: usize,
     panel_size: (f64, f64),
     notes: Vec<String>,
+    bare: bool,
 }
 
 impl Figure {
@@ -36,6 +37,7 @@ impl Figure {
             columns: 3,
             panel_size: (330.0, 260.0),
             notes: Vec::new(),
+            bare: false,
         }
     }
 
@@ -103,6 +105,21 @@ impl Figure {
         self.graphic().to_png(theme, scale)
     }
 
+    /// The figure as a PDF file of one page.
+    ///
+    /// # Errors
+    /// A build whose embedded font does not parse.
+    pub fn to_pdf(&self) -> Result<Vec<u8>, ReportError> {
+        self.graphic().to_pdf()
+    }
+
+    /// The figure without its title, subtitle and notes, for a paper that has words of its own. What its charts could not show is still noted.
+    #[must_use]
+    pub fn bare(mut self) -> Self {
+        self.bare = true;
+        self
+    }
+
     /// The figure as a list of shapes.
     #[must_use]
     pub fn graphic(&self) -> Graphic {
@@ -119,7 +136,9 @@ impl Figure {
             .chunks(columns)
             .map(|row| row.iter().map(FittedChart::header_height).fold(0.0, f64::max))
             .collect();
-        let heading = Heading::new(&self.title, &self.subtitle, 17.0, inner);
+        let (title, subtitle) =
+            if self.bare { ("", "") } else { (self.title.as_str(), self.subtitle.as_str()) };
+        let heading = Heading::new(title, subtitle, 17.0, inner);
         let legend = match self.panels.first() {
             Some(chart) if shared => entries(chart),
             _ => Vec::new(),
@@ -161,7 +180,7 @@ impl Figure {
 
     /// The caller's notes and what the charts could not show, wrapped.
     fn note_lines(&self, limit: f64) -> Vec<String> {
-        let mut all = self.notes.clone();
+        let mut all = if self.bare { Vec::new() } else { self.notes.clone() };
         for chart in &self.panels {
             let name = if self.panels.len() > 1 && !chart.title.is_empty() {
                 format!("{}: ", chart.title)

@@ -74,7 +74,7 @@ pub const REFERENCE: Paint = paint("reference", 0x6e_7781, 0x8d_97a3);
 
 /// Series colours after Okabe and Ito, darkened for white paper and lightened for dark paper so that each
 /// keeps a contrast of at least 3 : 1 against its background.
-pub const PALETTE: [Paint; 8] = [
+pub const PALETTE: [Paint; 10] = [
     paint("series-1", 0x00_72b2, 0x5a_b0ee),
     paint("series-2", 0xd5_5e00, 0xff_8b52),
     paint("series-3", 0x00_8f68, 0x35_c99c),
@@ -83,7 +83,45 @@ pub const PALETTE: [Paint; 8] = [
     paint("series-6", 0x2e_92cc, 0x9a_d6ff),
     paint("series-7", 0x5b_636d, 0xb8_c0c9),
     paint("series-8", 0x8a_7a00, 0xee_e36a),
+    paint("series-9", 0x7a_4bb5, 0xc0_9cf2),
+    paint("series-10", 0xa8_3240, 0xf0_8a96),
 ];
+
+/// The colours of what runs are compared by, the same in every figure of every page.
+pub mod method {
+    /// A region protected; batches of fixed size, where several ways to draw are compared.
+    pub const PATCH: usize = 0;
+    /// A whole record substituted.
+    pub const RECORD: usize = 1;
+    /// A region protected, by Poisson sampling.
+    pub const PATCH_POISSON: usize = 2;
+    /// A whole record substituted, by Poisson sampling.
+    pub const RECORD_POISSON: usize = 3;
+    /// A record added or removed.
+    pub const ADD_REMOVE: usize = 4;
+    /// Without privacy.
+    pub const NON_PRIVATE: usize = 5;
+    /// A region protected by noise on pixels, too.
+    pub const NOISY_PIXELS: usize = 6;
+    /// Private tokens substituted.
+    pub const MASKED: usize = 7;
+    /// Private tokens there or not.
+    pub const MASKED_REMOVE: usize = 8;
+    /// A whole user.
+    pub const USER: usize = 9;
+
+    /// The colour of a level of protection, by the name of its relation.
+    #[must_use]
+    pub fn of_relation(name: &str) -> usize {
+        match name {
+            "patch" => PATCH,
+            "replace" => RECORD,
+            "masked" => MASKED,
+            "user" => USER,
+            _ => ADD_REMOVE,
+        }
+    }
+}
 
 /// The series colour of an index; indices beyond the palette start again.
 #[must_use]
@@ -118,6 +156,16 @@ mod tests {
             for paint in PALETTE {
                 assert!(contrast(paint.under(theme), paper) > 3.0, "{} {theme:?}", paint.name);
             }
+        }
+    }
+
+    /// A cell of a heat map is covered by at most half of the first series' colour, and has a number in ink.
+    #[test]
+    fn numbers_in_heat_maps_can_be_read() {
+        for theme in [Theme::Light, Theme::Dark] {
+            let (Rgb(a, b, c), Rgb(x, y, z)) = (PAPER.under(theme), PALETTE[0].under(theme));
+            let half = |one: u8, other: u8| u8::midpoint(one, other);
+            assert!(contrast(INK.under(theme), Rgb(half(a, x), half(b, y), half(c, z))) > 4.5, "{theme:?}");
         }
     }
 

@@ -90,7 +90,7 @@ fn corners(shape: &GraphicShape) -> Vec<(f64, f64)> {
     let of_rect = |rect: &Rect| vec![(rect.x, rect.y), (rect.right(), rect.bottom())];
     match shape {
         GraphicShape::Line { points, .. } | GraphicShape::Polygon { points, .. } => points.clone(),
-        GraphicShape::Rect { rect, .. } => of_rect(rect),
+        GraphicShape::Rect { rect, .. } | GraphicShape::Photograph { rect, .. } => of_rect(rect),
         GraphicShape::Circle { center: (x, y), radius, .. } => {
             vec![(x - radius, y - radius), (x + radius, y + radius)]
         }

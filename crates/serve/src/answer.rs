@@ -1,7 +1,8 @@
 //! What a plan costs, for the page.
 
 use dapple_plan::{
-    BracketPrecision, Certificate, Plan, PlanError, PlanSpec, Relation, SolvedUnknown, number,
+    BracketPrecision, Certificate, CertificateDocument, Plan, PlanError, PlanSpec, Relation, SolvedUnknown,
+    number,
 };
 use serde::Serialize;
 
@@ -22,8 +23,8 @@ pub(crate) struct PriceAnswer {
     values: ControlValues,
     /// What was solved for, if anything was.
     solved: Option<SolvedUnknown>,
-    levels: Vec<Level>,
-    rates: Rates,
+    levels: Vec<PricedLevel>,
+    rates: PlanRates,
     /// What must hold outside this program.
     assumptions: Vec<String>,
     theorem: String,
@@ -32,7 +33,7 @@ pub(crate) struct PriceAnswer {
 
 /// The price for one relation.
 #[derive(Debug, Serialize)]
-struct Level {
+struct PricedLevel {
     relation: &'static str,
     /// Rounded to the safe side; `None` if it is too large to report.
     epsilon: Option<ShownBracket>,
@@ -51,7 +52,7 @@ struct ShownBracket {
 }
 
 #[derive(Debug, Serialize)]
-struct Rates {
+struct PlanRates {
     sample_rate: f64,
     inclusion_probability: f64,
     effective_rate: f64,
@@ -76,15 +77,38 @@ struct ControlValues {
     noise_multiplier: f64,
 }
 
+/// The answer of `dapple account --json`.
+#[derive(Serialize)]
+struct AccountAnswer<'a> {
+    #[serde(flatten)]
+    certificate: CertificateDocument<'a>,
+    /// What the plan leaves to its epsilon.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    solved: Option<SolvedUnknown>,
+}
+
 impl Explorer {
+    /// Prices a plan as `dapple account --json` does, and answers in the same form.
+    pub(crate) fn account(&self, spec: PlanSpec) -> Result<serde_json::Value, ServeError> {
+        if spec.train.private == Some(false) {
+            return Err(ServeError::Question(
+                "the plan trains without privacy, so it has no price".to_owned(),
+            ));
+        }
+        let found = self.settled(self.allowed(spec)?)?;
+        let certificate = found.plan.price(precision())?;
+        let answer = AccountAnswer { certificate: certificate.document(), solved: found.solved };
+        serde_json::to_value(&answer).map_err(|error| ServeError::Question(error.to_string()))
+    }
+
     /// Prices the plan of a question, and the same run at the level of whole records where the plan protects less.
     pub(crate) fn price(&self, asked: &Asked) -> Result<PriceAnswer, ServeError> {
         let found = self.plan(asked)?;
         let certificate = priced(&found.plan)?;
-        let mut levels = vec![Level::of(&found.plan, certificate.as_ref())];
+        let mut levels = vec![PricedLevel::of(&found.plan, certificate.as_ref())];
         if found.plan.relation() == Relation::Patch {
             let whole = found.plan.at_relation(Relation::Replace);
-            levels.push(Level::of(&whole, priced(&whole)?.as_ref()));
+            levels.push(PricedLevel::of(&whole, priced(&whole)?.as_ref()));
         }
         let (assumptions, theorem) =
             certificate.map(|certificate| (certificate.assumptions, certificate.theorem)).unwrap_or_default();
@@ -94,7 +118,7 @@ impl Explorer {
             values: ControlValues::of(&found.settled, plan),
             solved: found.solved,
             levels,
-            rates: Rates {
+            rates: PlanRates {
                 sample_rate: plan.sample_rate(),
                 inclusion_probability: plan.inclusion_probability(),
                 effective_rate: plan.effective_rate(),
@@ -119,7 +143,7 @@ fn priced(plan: &Plan) -> Result<Option<Certificate>, PlanError> {
     }
 }
 
-impl Level {
+impl PricedLevel {
     fn of(plan: &Plan, certificate: Option<&Certificate>) -> Self {
         let epsilon = certificate.map(|certificate| {
             let (lower, upper) = (certificate.epsilon.least(), certificate.epsilon.upper);

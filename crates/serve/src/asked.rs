@@ -54,6 +54,11 @@ impl Explorer {
         Self { first, masks }
     }
 
+    /// The plan that the page began with.
+    pub(crate) fn first(&self) -> &PlanSpec {
+        &self.first
+    }
+
     /// The plan of a question, as written.
     pub(crate) fn written(&self, asked: &Asked) -> Result<PlanSpec, ServeError> {
         let mut spec = match &asked.plan {
@@ -66,15 +71,24 @@ impl Explorer {
         for (key, value) in &asked.set {
             spec.set(key, value)?;
         }
-        if spec.region.mask.is_some() && spec.region.mask != self.first.region.mask {
-            return Err(ServeError::File { key: "region.mask" });
+        self.allowed(spec)
+    }
+
+    /// The plan, if it names no other mask than the one that was read.
+    pub(crate) fn allowed(&self, spec: PlanSpec) -> Result<PlanSpec, ServeError> {
+        match spec.region.mask.is_none() || spec.region.mask == self.first.region.mask {
+            true => Ok(spec),
+            false => Err(ServeError::File { key: "region.mask" }),
         }
-        Ok(spec)
     }
 
     /// The plan of a question with what it leaves to its target, ready to be priced.
     pub(crate) fn plan(&self, asked: &Asked) -> Result<AskedPlan, ServeError> {
-        let written = self.written(asked)?;
+        self.settled(self.written(asked)?)
+    }
+
+    /// A plan with what it leaves to its target, ready to be priced.
+    pub(crate) fn settled(&self, written: PlanSpec) -> Result<AskedPlan, ServeError> {
         let masks = self.masks_of(&written);
         let mut settled = written.clone();
         let solved = settled.settle(masks, precision())?;

@@ -1,6 +1,7 @@
 //! Epsilon over one choice of the plan.
 
 use dapple_plan::{Plan, PlanError, PlanSpec, Relation};
+use dapple_report::paint::method;
 use dapple_report::{Axis, Chart, Figure, ReferenceLine, Series, Theme};
 use serde::Serialize;
 
@@ -108,12 +109,13 @@ impl Explorer {
             settled.sampling.steps = None;
         }
         let mut chart = Chart::new("").x(Axis::log(choice.label())).y(Axis::log("epsilon"));
-        for (index, relation) in levels(&plan).into_iter().enumerate() {
+        for relation in levels(&plan) {
             let points = self.points(&settled, choice, (low, high), relation)?;
-            chart = chart.series(Series::line(relation.name(), points).color(index));
+            chart = chart
+                .series(Series::line(relation.name(), points).color(method::of_relation(relation.name())));
         }
         let figure = Figure::single(chart.reference(ReferenceLine::vertical(now, "this plan")))
-            .panel_size(560.0, 320.0);
+            .panel_size(420.0, 270.0);
         Ok(CurveAnswer { svg: figure.to_svg(Theme::Auto) })
     }
 

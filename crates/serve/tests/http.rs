@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "common/desk.rs"]
+mod desk;
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::mpsc;
@@ -9,6 +12,7 @@ use std::time::Duration;
 
 use dapple_plan::{Mask, PlanSpec};
 use dapple_serve::{Explorer, ServerAddress, serve};
+use desk::empty_desk;
 use serde_json::{Value, json};
 
 /// The example of the README: images of 2048x1024, crops of 505x505, patches of 10x10.
@@ -19,13 +23,16 @@ const STREET: &str = "[privacy]\nrelation = 'patch'\ndelta = '1/n'\nnoise_multip
 fn started(plan: &str) -> ServerAddress {
     let (tell, told) = mpsc::channel();
     let explorer = Explorer::new(PlanSpec::from_toml(plan).unwrap(), Vec::<Mask>::new());
-    std::thread::spawn(move || serve(explorer, 0, |address| tell.send(address.clone()).unwrap()));
+    std::thread::spawn(move || {
+        serve(explorer, empty_desk(), 0, |address| tell.send(address.clone()).unwrap())
+    });
     told.recv_timeout(Duration::from_secs(60)).unwrap()
 }
 
-/// The path of the page, which holds the secret.
-fn page(address: &ServerAddress) -> &str {
-    address.url.split_once(&address.port.to_string()).unwrap().1
+/// The secret, as the page sends it.
+fn bearer(address: &ServerAddress) -> String {
+    let token = address.url.split_once("/?token=").unwrap().1;
+    format!("authorization: Bearer {token}\r\n")
 }
 
 struct Heard {
@@ -59,8 +66,8 @@ fn request(address: &ServerAddress, line: &str, headers: &str, body: &str) -> He
 }
 
 fn ask(address: &ServerAddress, what: &str, question: &Value) -> (u16, Value) {
-    let line = format!("POST {}{what}", page(address));
-    let heard = request(address, &line, "content-type: application/json\r\n", &question.to_string());
+    let headers = format!("content-type: application/json\r\n{}", bearer(address));
+    let heard = request(address, &format!("POST /api/{what}"), &headers, &question.to_string());
     (heard.status, serde_json::from_str(&heard.body).unwrap())
 }
 
@@ -145,41 +152,85 @@ fn no_question_opens_a_file() {
     assert_eq!(status, 200);
 }
 
+/// The README's plan as JSON: the same figures as on the command line, with the noise given and with the noise solved for.
+#[test]
+fn a_plan_in_json_is_priced_as_on_the_command_line() {
+    let address = started(STREET);
+    let plan = json!({
+        "privacy": { "relation": "patch", "delta": "1/n", "noise_multiplier": 1.0 }, "region": { "patch": [10, 10] },
+        "pipeline": { "image": [2048, 1024], "crop": [505, 505] },
+        "sampling": { "scheme": "poisson", "batch": 200, "records": 2975, "epochs": 50 },
+    });
+    let (status, answer) = ask(&address, "account", &plan);
+    assert_eq!(status, 200, "{answer}");
+    // The README's bracket of 4.847 to 4.852, which is rounded outwards.
+    let [lower, upper] = ["lower", "upper"].map(|end| answer["epsilon"][end].as_f64().unwrap());
+    assert!((4.847..4.848).contains(&lower) && (4.851..=4.852).contains(&upper), "{answer}");
+    assert_eq!(answer["plan_hash"], "b65865bc228ca84a8431426dc963133cff1b1c31d11e16f8e86dc848eadb6ef1");
+    assert_eq!((&answer["relation"], &answer["steps"]), (&json!("patch"), &json!(750)));
+    assert!(answer["assumptions"].is_array() && answer.get("solved").is_none());
+    let mut open = plan.clone();
+    open["privacy"] = json!({ "relation": "patch", "delta": "1/n", "epsilon": 2.0 });
+    let (status, answer) = ask(&address, "account", &open);
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["solved"]["name"], "noise-multiplier");
+    assert!(answer["epsilon"]["upper"].as_f64().unwrap() <= 2.0);
+    for (key, section, word) in [
+        ("region", json!({ "mask": "/etc/passwd" }), "opens none"),
+        ("train", json!({ "private": false }), "without privacy"),
+        ("colour", json!(1), "colour"),
+    ] {
+        let mut wrong = plan.clone();
+        wrong[key] = section;
+        let (status, answer) = ask(&address, "account", &wrong);
+        assert_eq!(status, 422, "{answer}");
+        assert!(answer["problem"].as_str().unwrap().contains(word), "{answer}");
+    }
+}
+
 #[test]
 fn only_the_page_is_heard() {
     let address = started(STREET);
-    let (page, port) = (page(&address), address.port);
-    let get = format!("GET {page}");
+    let (port, bearer) = (address.port, bearer(&address));
+    let get = format!("GET {}", address.url.split_once(&port.to_string()).unwrap().1);
     let fine = request(&address, &get, "", "");
     assert_eq!(fine.status, 200);
     for header in [
         "content-security-policy: default-src 'none'",
         "referrer-policy: no-referrer",
         "cache-control: no-store",
+        "cross-origin-resource-policy: same-origin",
     ] {
         assert!(fine.head.contains(header), "{}", fine.head);
     }
     assert!(!fine.head.contains("access-control-allow"), "no other page may read an answer");
     let question = "{}";
     let json = "content-type: application/json\r\n";
-    let price = format!("POST {page}price");
+    let known = format!("{json}{bearer}");
+    let wrong = format!("{json}authorization: Bearer 00000000000000000000000000000000\r\n");
+    let price = "POST /api/price";
     for (line, headers, body, status) in [
         (get.as_str(), "host: example.org\r\n".to_owned(), "", 403),
         (&get, format!("host: example.org:{port}\r\n"), "", 403),
         (&get, "origin: http://example.org\r\n".to_owned(), "", 403),
-        (&price, format!("{json}origin: null\r\n"), question, 403),
-        (&price, format!("{json}origin: http://127.0.0.1:{port}\r\n"), question, 200),
+        ("GET /page.js", String::new(), "", 200),
+        ("GET /page.js", format!("host: example.org:{port}\r\n"), "", 403),
+        (price, format!("{known}origin: null\r\n"), question, 403),
+        (price, format!("{known}origin: http://127.0.0.1:{port}\r\n"), question, 200),
         // What a form of another page can send without asking.
-        (&price, "content-type: text/plain\r\n".to_owned(), question, 415),
-        (&price, String::new(), question, 415),
-        (&price, json.to_owned(), question, 200),
+        (price, format!("content-type: text/plain\r\n{bearer}"), question, 415),
+        (price, bearer.clone(), question, 415),
+        (price, known.clone(), question, 200),
+        (price, json.to_owned(), question, 401),
+        (price, wrong.clone(), question, 401),
+        (price, format!("{known}{bearer}"), question, 401),
+        ("POST /api/account", wrong, question, 401),
         ("GET /", String::new(), "", 404),
-        ("GET /00000000000000000000000000000000/", String::new(), "", 404),
-        ("POST /00000000000000000000000000000000/price", json.to_owned(), question, 404),
-        (&format!("GET {page}../../etc/passwd"), String::new(), "", 404),
-        (&format!("GET {page}page.rs"), String::new(), "", 404),
-        (&format!("PUT {page}price"), json.to_owned(), question, 405),
-        (&price, json.to_owned(), &" ".repeat(1 << 17), 413),
+        ("GET /?token=00000000000000000000000000000000", String::new(), "", 404),
+        ("GET /../../etc/passwd", bearer.clone(), "", 404),
+        ("GET /page.rs", bearer.clone(), "", 404),
+        ("PUT /api/price", known.clone(), question, 405),
+        (price, known.clone(), &" ".repeat(1 << 17), 413),
     ] {
         let heard = request(&address, line, &headers, body);
         assert_eq!(heard.status, status, "{line} {headers}");

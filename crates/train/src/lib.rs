@@ -115,7 +115,9 @@ pub use predictor::{Prediction, Predictor};
 pub use prepare::Request;
 pub use ranks::RankGroup;
 pub use released::ReleasedModel;
-pub use results::{EvaluationLine, evaluations, plan_of_run, request_of_run, steps_lost};
+pub use results::{
+    EvaluationLine, SpendingPoint, evaluations, is_held, plan_of_run, request_of_run, spending, steps_lost,
+};
 pub use run::{
     Completed, Estimate, Readiness, Rehearsal, RunOutcome, certify, check, complete,
     complete_without_records, estimate, evaluate, evaluate_watched, evaluate_with, follow, resume,

@@ -18,8 +18,8 @@ use serde::Serialize;
 
 use crate::args::OutputFlags;
 use crate::failure::Failure;
-use crate::label_pictures::photograph;
 use crate::output;
+use dapple_pages::label_pictures::photograph;
 
 /// Makes masks of private pixels from boxes or a detector, dilates them, counts them and shows them
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use dapple_pages::label_pictures;
 use dapple_report::{Cell, Column, Table, TextStyle};
 use dapple_train::data::{DataError, Image, LabelMap, clips, formats};
 use dapple_train::{Answers, ClassDescription, Prediction, Predictor};
@@ -12,8 +13,8 @@ use serde::Serialize;
 use crate::args::OutputFlags;
 use crate::failure::Failure;
 use crate::look::LookFlags;
+use crate::output;
 use crate::progress::bar;
-use crate::{label_pictures, output};
 
 /// How many classes of a label map a line of text names.
 const NAMED: usize = 3;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use dapple_pages::RunPage;
 use dapple_plan::number;
 use dapple_train::{Evaluation, Request, RunCertificate, RunOutcome, Status, TrainError};
 use serde::Serialize;
@@ -17,7 +18,6 @@ use crate::machine::MachineFlags;
 use crate::output;
 use crate::progress::Progress;
 use crate::ranks;
-use crate::run_page;
 
 /// Trains a model by a plan and certifies what it spent
 #[derive(Debug, Args)]
@@ -126,7 +126,8 @@ struct Answer<'a> {
 }
 
 fn finish(folder: &Path, outcome: &RunOutcome, json: bool, quiet: bool) -> Result<(), Failure> {
-    let page = run_page::page(folder, &outcome.certificate)?.to_html();
+    let page =
+        RunPage::of(folder, &outcome.certificate)?.page.command(output::shown_command_line()).to_html();
     output::write_file(&folder.join("report.html"), page.as_bytes(), quiet)?;
     let RunOutcome { certificate, updates, evaluation } = outcome;
     if json {

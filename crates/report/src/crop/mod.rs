@@ -9,7 +9,7 @@ mod street;
 use dapple_number::pretty;
 
 use crate::{
-    ReportError, Theme,
+    Picture, ReportError, Theme,
     graphic::{Anchor, Fill, Graphic, Rect, Stroke, Text},
     paint::{GRID, INK, MUTED, PALETTE, PAPER, Paint},
 };
@@ -19,6 +19,8 @@ const SEES: Paint = PALETTE[1];
 const MARGIN: f64 = 20.0;
 const STREET_WIDTH: f64 = 560.0;
 const STREET_HEIGHT: f64 = 460.0;
+/// The width of an image whose words stand beneath it.
+const COLUMN_WIDTH: f64 = 420.0;
 const SIDE_GAP: f64 = 30.0;
 const SIDE_WIDTH: f64 = 290.0;
 const SIDE_HEIGHT: f64 = 310.0;
@@ -80,27 +82,70 @@ pub fn crop_picture(sizes: &CropPicture) -> Result<String, ReportError> {
 /// # Errors
 /// As [`crop_picture`].
 pub fn crop_graphic(sizes: &CropPicture) -> Result<Graphic, ReportError> {
+    drawn(sizes, None, CropLayout::Beside)
+}
+
+/// The drawing with its words beneath the image, for narrow windows; on a photograph, if one is given, in the place of the street. Where the
+/// patch lies in a photograph is made up.
+///
+/// # Errors
+/// As [`crop_picture`].
+pub fn crop_column(sizes: &CropPicture, photograph: Option<&Picture>) -> Result<Graphic, ReportError> {
+    drawn(sizes, photograph, CropLayout::Beneath)
+}
+
+/// Where the words stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CropLayout {
+    Beside,
+    Beneath,
+}
+
+fn drawn(
+    sizes: &CropPicture,
+    photograph: Option<&Picture>,
+    layout: CropLayout,
+) -> Result<Graphic, ReportError> {
     sizes.check()?;
+    let thing = if photograph.is_some() { "patch" } else { "plate" };
     let (image_width, image_height) = (f64::from(sizes.image.0), f64::from(sizes.image.1));
-    let scale = (STREET_WIDTH / image_width).min(STREET_HEIGHT / image_height);
+    let widest = if layout == CropLayout::Beside { STREET_WIDTH } else { COLUMN_WIDTH };
+    let scale = (widest / image_width).min(STREET_HEIGHT / image_height);
     let street = (image_width * scale, (image_height * scale).max(1.0));
-    let height = street.1.max(SIDE_HEIGHT) + 2.0 * MARGIN;
-    let frame = Rect::new(MARGIN, (height - street.1) / 2.0, street.0, street.1);
+    let (frame, side, height, width) = match layout {
+        CropLayout::Beside => {
+            let height = street.1.max(SIDE_HEIGHT) + 2.0 * MARGIN;
+            let frame = Rect::new(MARGIN, (height - street.1) / 2.0, street.0, street.1);
+            let side = (frame.right() + SIDE_GAP, (height - SIDE_HEIGHT) / 2.0);
+            (frame, side, height, side.0 + SIDE_WIDTH + MARGIN)
+        }
+        CropLayout::Beneath => {
+            let frame = Rect::new(MARGIN + (widest - street.0) / 2.0, MARGIN, street.0, street.1);
+            let side = (MARGIN + (widest - SIDE_WIDTH) / 2.0, frame.bottom() + MARGIN);
+            (frame, side, side.1 + SIDE_HEIGHT + MARGIN, widest + 2.0 * MARGIN)
+        }
+    };
     let to_graphic = |(x, y): (u32, u32), (width, height): (u32, u32)| {
         let [x, y, width, height] = [x, y, width, height].map(|length| f64::from(length) * scale);
         Rect::new(frame.x + x, frame.y + y, width, height)
     };
 
     let probability = chance::inclusion(sizes);
+    let percent = pretty(100.0 * probability, 3);
+    let beginning = match photograph {
+        Some(_) => "An image. Crops that miss its private patch",
+        None => "A street image with a car. Crops that miss its licence plate",
+    };
     let description = format!(
-        "A street image with a car. Crops that miss its licence plate give gradients that do not depend on it; \
-         {} percent of all crop positions see the plate.",
-        pretty(100.0 * probability, 3)
+        "{beginning} give gradients that do not depend on it; {percent} percent of all crop positions see the {thing}."
     );
-    let width = frame.right() + SIDE_GAP + SIDE_WIDTH + MARGIN;
     let mut graphic = Graphic::new(width, height, "Random crops and a private patch", &description);
     let plate = to_graphic(sizes.patch_origin, sizes.patch);
-    street::draw(&mut graphic, &frame, &plate);
+    match photograph {
+        // Twice as many pixels as units are enough for fine screens.
+        Some(photograph) => graphic.photograph(frame, photograph.shrunk(2 * STREET_WIDTH as u32)),
+        None => street::draw(&mut graphic, &frame, &plate),
+    }
 
     let windows = chance::windows(sizes);
     for (index, window) in windows.iter().enumerate() {
@@ -118,8 +163,7 @@ pub fn crop_graphic(sizes: &CropPicture) -> Result<Graphic, ReportError> {
     }
     graphic.rect(plate.grown(1.5), 1.5, None, Some(Stroke::solid(SEES, 2.0)));
     name_patch(&mut graphic, &frame, &plate, &to_graphic(chance::seeing(&windows), sizes.crop));
-    let side = (frame.right() + SIDE_GAP, (height - SIDE_HEIGHT) / 2.0);
-    draw_side(&mut graphic, side, sizes, &windows, probability);
+    draw_side(&mut graphic, side, sizes, &windows, (probability, thing));
     Ok(graphic)
 }
 
@@ -154,19 +198,23 @@ fn draw_side(
     (x, y): (f64, f64),
     sizes: &CropPicture,
     windows: &[chance::CropPosition],
-    probability: f64,
+    (probability, thing): (f64, &str),
 ) {
     graphic.text(Text::new((x, y + 16.0), "Every step trains on a random crop", 15.0, INK).semibold());
     let mut top = y + 32.0;
     for (index, window) in windows.iter().enumerate() {
         let (paint, first, second) = if window.sees {
-            (SEES, "crop sees the plate", "only this gradient depends on it")
+            (SEES, format!("crop sees the {thing}"), "only this gradient depends on it".to_owned())
         } else {
-            (CLEAN, "crop misses the plate: gradient is clean", "the same whatever the plate shows")
+            (
+                CLEAN,
+                format!("crop misses the {thing}: gradient is clean"),
+                format!("the same whatever the {thing} shows"),
+            )
         };
         draw_number(graphic, (x + 9.0, top + 13.0), index + 1, paint);
-        graphic.text(Text::new((x + 27.0, top + 13.0), first, 13.0, INK));
-        graphic.text(Text::new((x + 27.0, top + 29.0), second, 11.5, MUTED));
+        graphic.text(Text::new((x + 27.0, top + 13.0), &first, 13.0, INK));
+        graphic.text(Text::new((x + 27.0, top + 29.0), &second, 11.5, MUTED));
         top += 45.0;
     }
     let bar = y + 32.0 + 3.0 * 45.0 + 12.0;

@@ -1,10 +1,12 @@
 //! A figure as a flat list of shapes, drawn alike by the SVG and the PNG writer.
 
+mod pdf;
 mod png;
 mod svg;
+mod text;
 
 pub use crate::font::Weight;
-use crate::{ReportError, Theme, escape::clean, font, paint::Paint};
+use crate::{Picture, ReportError, Theme, escape::clean, font, paint::Paint};
 
 /// A point in the figure's units, y downwards.
 pub type GraphicPoint = (f64, f64);
@@ -254,6 +256,13 @@ pub enum GraphicShape {
         /// Its edge.
         stroke: Option<Stroke>,
     },
+    /// A photograph, stretched over a rectangle.
+    Photograph {
+        /// Where it is.
+        rect: Rect,
+        /// Its pixels.
+        picture: Picture,
+    },
     /// A line of text.
     Text(Text),
 }
@@ -306,6 +315,11 @@ impl Graphic {
         self.shapes.push(GraphicShape::Circle { center, radius, fill, stroke });
     }
 
+    /// Lays a photograph over a rectangle.
+    pub fn photograph(&mut self, rect: Rect, picture: Picture) {
+        self.shapes.push(GraphicShape::Photograph { rect, picture });
+    }
+
     /// Writes a line of text; an empty one is left out.
     pub fn text(&mut self, text: Text) {
         if !text.text.trim().is_empty() {
@@ -317,6 +331,14 @@ impl Graphic {
     #[must_use]
     pub fn to_svg(&self, theme: Theme) -> String {
         svg::write(self, theme)
+    }
+
+    /// The graphic as a PDF file of one page in light colours. Its texts are outlines, so that it needs no fonts.
+    ///
+    /// # Errors
+    /// A build whose embedded font does not parse.
+    pub fn to_pdf(&self) -> Result<Vec<u8>, ReportError> {
+        pdf::encode(self)
     }
 
     /// The graphic as a PNG file of `scale` pixels a unit.

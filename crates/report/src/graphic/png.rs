@@ -1,16 +1,15 @@
 //! The PNG writer: the same shapes through a software rasteriser, text as outlines of the embedded font.
 
+use super::text::{TextPen, outline};
 use super::{Fill, Graphic, GraphicPoint, GraphicShape, Rect, Stroke, Text, svg::halo_width};
 use crate::{
-    ReportError, Theme,
-    font::{advance, face},
+    Picture, ReportError, Rgb, Theme,
     paint::{PAPER, Paint},
 };
 use tiny_skia::{
-    FillRule, LineCap, LineJoin, Paint as Ink, Path, PathBuilder, Pixmap, Stroke as Pen, StrokeDash,
-    Transform,
+    FillRule, FilterQuality, LineCap, LineJoin, Paint as Ink, Path, PathBuilder, Pixmap, PixmapPaint,
+    Stroke as Pen, StrokeDash, Transform,
 };
-use ttf_parser::OutlineBuilder;
 
 /// Largest side of a picture: at four bytes a pixel a square one needs a gigabyte, more is a mistake.
 const LIMIT: u64 = 16_384;
@@ -60,6 +59,7 @@ impl Sheet {
                 let path = PathBuilder::from_circle(center.0 as f32, center.1 as f32, *radius as f32);
                 self.outline(&path, fill.as_ref(), stroke.as_ref());
             }
+            GraphicShape::Photograph { rect, picture } => self.lay(*rect, picture)?,
             GraphicShape::Text(text) => {
                 let path = glyphs(text)?;
                 if let Some(halo) = text.halo {
@@ -68,6 +68,25 @@ impl Sheet {
                 self.outline(&path, Some(&Fill::solid(text.paint)), None);
             }
         }
+        Ok(())
+    }
+
+    /// Stretches a photograph over a rectangle.
+    fn lay(&mut self, rect: Rect, picture: &Picture) -> Result<(), ReportError> {
+        let (width, height) = picture.size();
+        let bytes =
+            picture.pixels().iter().flat_map(|&Rgb(red, green, blue)| [red, green, blue, 255]).collect();
+        let size = tiny_skia::IntSize::from_wh(width, height);
+        let pixels = size.and_then(|size| Pixmap::from_vec(bytes, size));
+        let found = picture.pixels().len();
+        let pixels = pixels.ok_or(ReportError::Pixels { width, height, found })?;
+        let stretched = Transform::from_scale(
+            (rect.width / f64::from(width)) as f32,
+            (rect.height / f64::from(height)) as f32,
+        );
+        let placed = stretched.post_translate(rect.x as f32, rect.y as f32).post_concat(self.transform);
+        let paint = PixmapPaint { quality: FilterQuality::Bilinear, ..PixmapPaint::default() };
+        self.pixels.draw_pixmap(0, 0, pixels.as_ref(), &paint, placed, None);
         Ok(())
     }
 
@@ -134,66 +153,29 @@ fn rounded(rect: Rect, radius: f64) -> Option<Path> {
 
 /// The outlines of a line of text at its place in the figure.
 fn glyphs(text: &Text) -> Result<Option<Path>, ReportError> {
-    let face = face(text.weight).ok_or(ReportError::Font)?;
-    let scale = text.size / f64::from(face.units_per_em());
-    let mut pen = GlyphPen {
-        path: PathBuilder::new(),
-        scale,
-        along: -text.offset(),
-        at: text.at,
-        upwards: text.upwards,
-    };
-    for character in text.text.chars() {
-        face.outline_glyph(face.glyph_index(character).unwrap_or_default(), &mut pen);
-        pen.along += advance(character, text.weight) * text.size;
-    }
-    Ok(pen.path.finish())
+    let mut pen = PathPen(PathBuilder::new());
+    outline(text, &mut pen)?;
+    Ok(pen.0.finish())
 }
 
-/// Moves glyph outlines (y upwards, font units) to where they belong in the figure.
-struct GlyphPen {
-    path: PathBuilder,
-    scale: f64,
-    along: f64,
-    at: GraphicPoint,
-    upwards: bool,
-}
+struct PathPen(PathBuilder);
 
-impl GlyphPen {
-    fn place(&self, x: f32, y: f32) -> (f32, f32) {
-        let (along, above) = (self.along + f64::from(x) * self.scale, f64::from(y) * self.scale);
-        let (x, y) = if self.upwards {
-            (self.at.0 - above, self.at.1 - along)
-        } else {
-            (self.at.0 + along, self.at.1 - above)
-        };
-        (x as f32, y as f32)
-    }
-}
-
-impl OutlineBuilder for GlyphPen {
-    fn move_to(&mut self, x: f32, y: f32) {
-        let (x, y) = self.place(x, y);
-        self.path.move_to(x, y);
+impl TextPen for PathPen {
+    fn move_to(&mut self, at: GraphicPoint) {
+        self.0.move_to(at.0 as f32, at.1 as f32);
     }
 
-    fn line_to(&mut self, x: f32, y: f32) {
-        let (x, y) = self.place(x, y);
-        self.path.line_to(x, y);
+    fn line_to(&mut self, to: GraphicPoint) {
+        self.0.line_to(to.0 as f32, to.1 as f32);
     }
 
-    fn quad_to(&mut self, x1: f32, y1: f32, x: f32, y: f32) {
-        let ((x1, y1), (x, y)) = (self.place(x1, y1), self.place(x, y));
-        self.path.quad_to(x1, y1, x, y);
-    }
-
-    fn curve_to(&mut self, x1: f32, y1: f32, x2: f32, y2: f32, x: f32, y: f32) {
-        let ((x1, y1), (x2, y2), (x, y)) = (self.place(x1, y1), self.place(x2, y2), self.place(x, y));
-        self.path.cubic_to(x1, y1, x2, y2, x, y);
+    fn cubic_to(&mut self, first: GraphicPoint, second: GraphicPoint, to: GraphicPoint) {
+        let [(a, b), (c, d), (x, y)] = [first, second, to].map(|(x, y)| (x as f32, y as f32));
+        self.0.cubic_to(a, b, c, d, x, y);
     }
 
     fn close(&mut self) {
-        self.path.close();
+        self.0.close();
     }
 }
 

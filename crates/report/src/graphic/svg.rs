@@ -10,6 +10,7 @@ use crate::{
     escape::escape,
     paint::{PAPER, Paint},
 };
+use base64::{Engine, engine::general_purpose::STANDARD};
 use std::fmt::Write as _;
 
 /// Fonts that look like the one the layout was measured with, and are no wider.
@@ -86,6 +87,7 @@ fn paints_of(graphic: &Graphic) -> Vec<Paint> {
                 fill.iter().for_each(|fill| add(fill.paint));
                 stroke.iter().for_each(|stroke| add(stroke.paint));
             }
+            GraphicShape::Photograph { .. } => {}
             GraphicShape::Text(text) => {
                 add(text.paint);
                 text.halo.iter().for_each(|halo| add(*halo));
@@ -121,6 +123,17 @@ fn write_shape(out: &mut String, shape: &GraphicShape, theme: Theme) {
             let [x, y, radius] = [center.0, center.1, *radius].map(number);
             let look = look(fill.as_ref(), stroke.as_ref(), theme);
             let _ = write!(out, r#"<circle cx="{x}" cy="{y}" r="{radius}" {look}/>"#);
+        }
+        GraphicShape::Photograph { rect, picture } => {
+            let [x, y, width, height] = [rect.x, rect.y, rect.width, rect.height].map(number);
+            // What the encoder refuses is a picture without pixels, which there is none of.
+            if let Ok(bytes) = picture.to_png() {
+                let data = STANDARD.encode(bytes);
+                let _ = write!(
+                    out,
+                    r#"<image x="{x}" y="{y}" width="{width}" height="{height}" preserveAspectRatio="none" href="data:image/png;base64,{data}"/>"#
+                );
+            }
         }
         GraphicShape::Text(text) => write_text(out, text, theme),
     }

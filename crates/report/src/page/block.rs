@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 pub(super) enum PageBlock {
     Paragraph(String),
     Drawing { svg: String, caption: String },
+    Row(Vec<PageBlock>),
+    List(Vec<String>),
     Image { data: String, alternative: String, caption: String },
     Gallery { pictures: Vec<(String, String)>, caption: String },
     Legend(Vec<(Rgb, String)>),
@@ -35,6 +37,18 @@ impl PageBlock {
                 counters.figures += 1;
                 let caption = numbered("Figure", counters.figures, caption);
                 let _ = writeln!(out, "<figure class=\"drawing\">\n{svg}{caption}\n</figure>");
+            }
+            Self::Row(drawings) => {
+                out.push_str("<div class=\"row\">\n");
+                drawings.iter().for_each(|drawing| drawing.write(out, counters));
+                out.push_str("</div>\n");
+            }
+            Self::List(items) => {
+                out.push_str("<ul>\n");
+                for item in items {
+                    let _ = writeln!(out, "<li>{}</li>", render(item));
+                }
+                out.push_str("</ul>\n");
             }
             Self::Image { data, alternative, caption } => {
                 counters.figures += 1;
@@ -139,6 +153,8 @@ mod tests {
             .figure(&figure, HOSTILE)
             .table(&table, HOSTILE)
             .facts([(HOSTILE, HOSTILE)])
+            .list([HOSTILE])
+            .drawings([(figure.to_svg(crate::Theme::Auto), HOSTILE)])
             .headlines([Headline::new(HOSTILE, HOSTILE).detail(HOSTILE)])
             .png(b"png", HOSTILE, HOSTILE)
             .gallery([(HOSTILE, b"png".as_slice())], HOSTILE)
@@ -147,7 +163,7 @@ mod tests {
             .details(HOSTILE, Section::new("").paragraph(HOSTILE));
         let html = Page::new(HOSTILE).lead(HOSTILE).section(section).command(HOSTILE).to_html();
         assert!(!html.contains("<script") && !html.contains('\u{0}') && !html.contains('\u{1b}'));
-        assert_eq!(html.matches("</title>").count(), 2, "the page's own and the figure's");
+        assert_eq!(html.matches("</title>").count(), 3, "the page's own and the figures'");
         // The policy forbids scripts and the network even if something slipped through.
         assert!(html.contains("default-src 'none'"));
         assert!(!html.contains("src=\"http") && !html.contains("href="));

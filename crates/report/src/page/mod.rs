@@ -81,6 +81,25 @@ impl Section {
         self.with(PageBlock::Drawing { svg: graphic.to_svg(Theme::Auto), caption: caption.into() })
     }
 
+    /// Adds drawings, each with its caption: side by side where there is room, beneath each other where there is not.
+    #[must_use]
+    pub fn drawings<C: Into<String>>(self, drawings: impl IntoIterator<Item = (String, C)>) -> Self {
+        let drawings: Vec<PageBlock> = drawings
+            .into_iter()
+            .map(|(svg, caption)| PageBlock::Drawing { svg, caption: caption.into() })
+            .collect();
+        match drawings.len() {
+            0 => self,
+            _ => self.with(PageBlock::Row(drawings)),
+        }
+    }
+
+    /// Adds a list.
+    #[must_use]
+    pub fn list<I: Into<String>>(self, items: impl IntoIterator<Item = I>) -> Self {
+        self.with(PageBlock::List(items.into_iter().map(Into::into).collect()))
+    }
+
     /// Adds a PNG image, embedded in the page.
     #[must_use]
     pub fn png(self, bytes: &[u8], alternative: impl Into<String>, caption: impl Into<String>) -> Self {

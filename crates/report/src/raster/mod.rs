@@ -71,6 +71,20 @@ impl Picture {
         Self { width, height, pixels }
     }
 
+    /// The picture with each pixel as a square, so that its longer side has at least this many; one that is large enough stays as it is.
+    #[must_use]
+    pub fn grown(&self, least: u32) -> Self {
+        let times = least.div_ceil(self.width.max(self.height).max(1));
+        if times <= 1 {
+            return self.clone();
+        }
+        let (width, height) = (self.width * times, self.height * times);
+        let pixel =
+            |x: u32, y: u32| self.pixels[(y / times) as usize * self.width as usize + (x / times) as usize];
+        let pixels = (0..height).flat_map(|y| (0..width).map(move |x| (x, y))).map(|(x, y)| pixel(x, y));
+        Self { width, height, pixels: pixels.collect() }
+    }
+
     /// The picture as a PNG file.
     ///
     /// # Errors
@@ -121,6 +135,15 @@ mod tests {
         // A very flat picture keeps a row.
         let flat = Picture::new(1000, 1, vec![Rgb(7, 7, 7); 1000]).unwrap();
         assert_eq!(flat.shrunk(10), Picture::new(10, 1, vec![Rgb(7, 7, 7); 10]).unwrap());
+    }
+
+    #[test]
+    fn a_larger_picture_shows_squares() {
+        let picture = Picture::new(2, 1, vec![Rgb(1, 1, 1), Rgb(2, 2, 2)]).unwrap();
+        let large = picture.grown(3);
+        assert_eq!(large.size(), (4, 2));
+        assert_eq!(large.pixels().iter().map(|pixel| pixel.0).collect::<Vec<_>>(), [1, 1, 2, 2, 1, 1, 2, 2]);
+        assert_eq!(picture.grown(2), picture);
     }
 
     #[test]

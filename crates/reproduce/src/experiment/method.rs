@@ -5,6 +5,7 @@ use std::fmt;
 use clap::ValueEnum;
 use dapple_plan::spec::{Masked, MaskedContent, RegionSpec};
 use dapple_plan::{PlanSpec, Relation, Scheme};
+use dapple_report::paint::method;
 
 /// What the price of a training protects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,15 +151,15 @@ impl Method {
     /// The place in a chart's colours: patch level in blues first, record level in warm ones, as the patch-level paper draws them.
     pub fn color(self) -> usize {
         match self {
-            Self::Patch => 0,
-            Self::Record => 1,
-            Self::PatchPoisson => 2,
-            Self::RecordPoisson => 3,
-            Self::AddRemove => 4,
-            Self::NonPrivate => 5,
-            Self::NoisyPixels => 6,
-            Self::Masked => 7,
-            Self::MaskedRemove => 8,
+            Self::Patch => method::PATCH,
+            Self::Record => method::RECORD,
+            Self::PatchPoisson => method::PATCH_POISSON,
+            Self::RecordPoisson => method::RECORD_POISSON,
+            Self::AddRemove => method::ADD_REMOVE,
+            Self::NonPrivate => method::NON_PRIVATE,
+            Self::NoisyPixels => method::NOISY_PIXELS,
+            Self::Masked => method::MASKED,
+            Self::MaskedRemove => method::MASKED_REMOVE,
         }
     }
 

@@ -2,6 +2,7 @@
 // Asks the accountant about the plan that the controls and the text show. No number is computed here.
 
 const at = (id) => document.getElementById(id);
+const token = new URLSearchParams(location.search).get("token") || "";
 const LOG_STEPS = 400;
 const RANGES = {
   "sampling.epochs": () => [1, 10000],
@@ -15,9 +16,13 @@ let shown = null;     // the last answer
 let waiting = null;   // a question to ask once the last is answered
 let asking = false;
 
+// Sends a question, in JSON unless it is a picture; without one, only looks.
 const ask = async (what, question) => {
-  const response = await fetch(what, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) });
-  if (!response.ok && response.status !== 422) throw { problem: `the server answered ${response.status}`, hint: null };
+  const picture = question instanceof Blob;
+  const headers = { Authorization: `Bearer ${token}` };
+  if (question) headers["Content-Type"] = picture ? "application/octet-stream" : "application/json";
+  const response = await fetch(`api/${what}`, { method: question ? "POST" : "GET", headers, body: picture ? question : question && JSON.stringify(question) });
+  if (!response.ok && response.status !== 422) throw { problem: response.status === 413 ? "this is too large" : `the server answered ${response.status}`, hint: null };
   const answer = await response.json();
   if (!response.ok) throw answer;
   return answer;
@@ -44,7 +49,11 @@ const price = async (set = {}, unset = [], text = plan) => {
 };
 
 const complain = (error) => {
-  const problem = at("problem");
+  tellProblem(at("problem"), error);
+  at("levels").classList.add("stale");
+};
+
+const tellProblem = (problem, error) => {
   problem.textContent = error.problem || "the server does not answer any more";
   if (error.hint) {
     const hint = document.createElement("span");
@@ -52,10 +61,9 @@ const complain = (error) => {
     problem.append(hint);
   }
   problem.hidden = false;
-  at("levels").classList.add("stale");
 };
 
-const brief = (value) => (value === 0 || (Math.abs(value) >= 0.001 && Math.abs(value) < 1e6) ? String(Number(value.toPrecision(4))) : value.toExponential(3));
+const brief = (value) => (value === 0 || (Math.abs(value) >= 0.001 && Math.abs(value) < 1e6) ? String(Number(value.toPrecision(4))) : Number(value.toPrecision(4)).toExponential());
 
 const LEVELS = { patch: "the private patch", replace: "a whole record, exchanged", "add-remove": "whether a record is there", masked: "the private tokens", user: "a whole user" };
 
@@ -64,7 +72,7 @@ const show = () => {
   at("levels").classList.remove("stale");
   at("levels").replaceChildren(...shown.levels.map((level) => {
     const card = document.createElement("div");
-    card.className = "level";
+    card.className = `level ${level.relation}`;
     const title = document.createElement("h2");
     title.textContent = `epsilon for ${LEVELS[level.relation] || level.relation}`;
     const value = document.createElement("strong");
@@ -227,6 +235,8 @@ const paint = () => {
   at("map-words").textContent = words;
   canvas.setAttribute("aria-label", words);
 };
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (coverage) paint(); });
 
 const take = async (file) => {
   if (!file || !file.type.startsWith("image/")) return;

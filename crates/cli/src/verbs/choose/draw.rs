@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Candidate;
 use crate::failure::Failure;
+use crate::output;
 use crate::progress::Progress;
-use crate::{output, run_page};
 
 /// The content of `private/choice.json`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -127,7 +127,7 @@ fn repeat(candidate: &Candidate, folder: &Path, name: &str, quiet: bool) -> Resu
     match outcome {
         Ok(outcome) if outcome.certificate.status != Status::Finished => Err(Failure::Interrupted),
         Ok(_) => {
-            let last = run_page::evaluations(folder)?.pop();
+            let last = dapple_train::evaluations(folder)?.pop();
             let score = last.map(|line| line.evaluation.score());
             let score = score.ok_or_else(|| Failure::run("a repetition was not evaluated"))?;
             Ok(Done { score: Some(score.value), measure: score.measure })

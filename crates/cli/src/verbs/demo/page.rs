@@ -2,12 +2,13 @@
 
 use dapple_plan::{PlanSpec, number};
 use dapple_report::crop::crop_graphic;
+use dapple_report::paint::method;
 use dapple_report::{Axis, Chart, Figure, Headline, Page, Section};
 use dapple_reproduce::experiment::means_line;
 
 use super::{Arguments, Measured, garments, streets, table};
 use crate::failure::Failure;
-use crate::{output, run_page};
+use crate::output;
 
 /// The page: what came out, the idea, the two methods, and what each of them promises.
 pub(super) fn page(arguments: &Arguments, methods: &[Measured], plan: &PlanSpec) -> Result<Page, Failure> {
@@ -26,7 +27,7 @@ pub(super) fn page(arguments: &Arguments, methods: &[Measured], plan: &PlanSpec)
              label), most crops do not show it, and what a crop does not show cannot leak. Counting that chance lets the same promise hold \
              with less noise.",
         );
-    if let Some(picture) = run_page::crop_of(plan) {
+    if let Some(picture) = dapple_pages::crop_of(plan) {
         idea = idea.graphic(
             &crop_graphic(&picture)?,
             "An image, its crops, and the patch that is protected, in the sizes of this run.",
@@ -80,16 +81,16 @@ pub(super) fn page(arguments: &Arguments, methods: &[Measured], plan: &PlanSpec)
                 ))
                 .code(plan.to_toml()),
         )
-        .command(output::command_line()))
+        .command(output::shown_command_line()))
 }
 
 fn figure(methods: &[Measured], measure: &str) -> Figure {
     let chart = Chart::new(format!("The {measure} by steps, at the same epsilon in the end"))
         .x(Axis::linear("step"))
         .y(Axis::linear(measure).range(0.0, 1.0));
-    Figure::single(methods.iter().enumerate().fold(chart, |chart, (color, method)| {
+    Figure::single(methods.iter().fold(chart, |chart, method| {
         let means: Vec<_> =
             method.curve.iter().map(|point| (point.step as f64, point.mean, point.deviation)).collect();
-        means_line(chart, format!("{} level", method.method), color, &means)
+        means_line(chart, format!("{} level", method.method), method::of_relation(method.relation), &means)
     }))
 }

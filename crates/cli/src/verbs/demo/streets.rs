@@ -1,5 +1,6 @@
 //! What the demonstration shows of streets: the truth beside what both levels find.
 
+use dapple_pages::label_pictures;
 use dapple_report::{Cell, Column, Picture, ReportError, Section, Table};
 use dapple_train::data::street::{CLASS_NAMES, street_scenes};
 use dapple_train::data::{Dataset, Target};
@@ -7,7 +8,6 @@ use dapple_train::{Look, Prediction, Predictor};
 
 use super::{Arguments, LEVELS, Measured, run_name};
 use crate::failure::Failure;
-use crate::label_pictures;
 
 /// The streets that are shown: the first of the test, whatever they are like.
 const SHOWN: usize = 4;

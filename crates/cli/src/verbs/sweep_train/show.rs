@@ -40,7 +40,7 @@ pub(super) fn show(runs: &[MeasuredRun], plan: &PlanSpec, arguments: &Arguments)
     write("sweep.svg", figure.to_svg(Theme::Auto).as_bytes())?;
     write("sweep.png", &figure.to_png(Theme::Light, SCALE)?)?;
     let page = page(runs, &figure, &shown, plan, arguments);
-    write("report.html", page.command(output::command_line()).to_html().as_bytes())?;
+    write("report.html", page.command(output::shown_command_line()).to_html().as_bytes())?;
     if arguments.common.output.json {
         return output::print_json(&Answer {
             measure: first.measure.name(),

@@ -5,7 +5,8 @@ use dapple_train::ClassDescription;
 use dapple_train::data::{Image, LabelMap, Values};
 
 /// The colours of classes: their own where they have one, and otherwise one that follows from their number.
-pub(crate) fn palette(classes: &[ClassDescription]) -> Vec<Rgb> {
+#[must_use]
+pub fn palette(classes: &[ClassDescription]) -> Vec<Rgb> {
     let colour = |(number, class): (usize, &ClassDescription)| {
         class.colour.map_or_else(|| class_colour(number), |[red, green, blue]| Rgb(red, green, blue))
     };
@@ -13,12 +14,18 @@ pub(crate) fn palette(classes: &[ClassDescription]) -> Vec<Rgb> {
 }
 
 /// A label map in the colours of a palette. Pixels without a class are black.
-pub(crate) fn map(map: &LabelMap, palette: &[Rgb]) -> Result<LabelPicture, ReportError> {
+///
+/// # Errors
+/// A palette without colours, or with more than a byte can count.
+pub fn map(map: &LabelMap, palette: &[Rgb]) -> Result<LabelPicture, ReportError> {
     LabelPicture::new(map.size().width(), map.size().height(), map.labels().to_vec(), palette.to_vec())
 }
 
 /// An image as a person sees it. Images with one value per pixel are grey.
-pub(crate) fn photograph(image: &Image) -> Result<Picture, ReportError> {
+///
+/// # Errors
+/// An image without pixels.
+pub fn photograph(image: &Image) -> Result<Picture, ReportError> {
     let bytes: Vec<u8> = match image.values() {
         Values::Bytes(bytes) => bytes.clone(),
         // Floats range from 0 to 1.
