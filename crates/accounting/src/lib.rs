@@ -40,7 +40,7 @@ pub use bracket::Bracket;
 pub use error::{AccountingError, Result};
 pub use pair::{Distances, Participation, Substitution};
 pub use partition::{AllocationAnswer, AllocationBound, Partition, RandomAllocation};
-pub use pld::{BracketPrecision, GivenLosses, Pld, TradeOff};
+pub use pld::{BracketPrecision, GivenLosses, Pld, TradeOffCurve};
 pub use work::{Effort, Work};
 
 /// The README's examples are tests of this crate.

@@ -1,6 +1,6 @@
 //! Right guesses against the whole trade-off curve of a run, in place of one epsilon and delta.
 
-use dapple_plan::TradeOff;
+use dapple_plan::TradeOffCurve;
 
 use crate::guesses::Guesses;
 
@@ -24,7 +24,7 @@ impl Guesses {
     /// is added as the inequality asks for, and `j/m`, `(g-j)/m` of it to `h` and `r`. Every run has at least as much `h`, at least as much in both together, and no more than `(g-j)/j` times as much `r` beyond it as `h`: this
     /// holds at `c`, and a step down keeps it. So if both together come to more than `g/m`, probabilities would add up to more than one.
     #[must_use]
-    pub fn is_refuted_by(&self, curve: &TradeOff, chance: f64) -> bool {
+    pub fn is_refuted_by(&self, curve: &TradeOffCurve, chance: f64) -> bool {
         let (m, g) = (self.canaries as f64, self.guessed as f64);
         let (mut h, mut r) = (chance * self.right as f64 / m, chance * (g - self.right as f64) / m);
         for level in (0..self.right).rev() {
@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    fn gaussian(mu: f64) -> TradeOff {
+    fn gaussian(mu: f64) -> TradeOffCurve {
         Pld::gaussian_distance(mu).unwrap().trade_off_curve(BracketPrecision::default()).unwrap()
     }
 

@@ -57,7 +57,7 @@ pub use check::{
     Protected, PublicTokens, Relation, Sampling, Scheme, Seen, SizeBounds, Spatial, Split, masked,
 };
 pub use dapple_accounting::selection::Repetitions;
-pub use dapple_accounting::{AllocationBound, Bracket, BracketPrecision, Pld, TradeOff};
+pub use dapple_accounting::{AllocationBound, Bracket, BracketPrecision, Pld, TradeOffCurve};
 pub use dapple_geometry::{HeatMap, Mask};
 pub use dapple_number as number;
 pub use error::PlanError;

@@ -10,7 +10,7 @@ const MOST_STEPS: usize = 300;
 const WORTH: f64 = 1e-9;
 
 /// A step that was taken, the change of the slope on the way, and one over their product.
-struct Taken {
+struct RememberedStep {
     moved: Vec<f64>,
     bent: Vec<f64>,
     curvature: f64,
@@ -21,7 +21,7 @@ struct Taken {
 pub(super) fn minimise(start: &[f64], slope: impl Fn(&[f64]) -> (f64, Vec<f64>)) -> Vec<f64> {
     let mut place = start.to_vec();
     let (mut value, mut gradient) = slope(&place);
-    let mut memory: VecDeque<Taken> = VecDeque::new();
+    let mut memory: VecDeque<RememberedStep> = VecDeque::new();
     let mut before = value;
     for step in 1..=MOST_STEPS {
         let direction = direction(&memory, &gradient);
@@ -36,7 +36,7 @@ pub(super) fn minimise(start: &[f64], slope: impl Fn(&[f64]) -> (f64, Vec<f64>))
         let product = dot(&moved, &change);
         if product > 0.0 {
             memory.truncate(REMEMBERED - 1);
-            memory.push_front(Taken { moved, bent: change, curvature: 1.0 / product });
+            memory.push_front(RememberedStep { moved, bent: change, curvature: 1.0 / product });
         }
         (place, value, gradient) = (next, lower, bent);
         if step % 10 == 0 {
@@ -70,7 +70,7 @@ fn lower(
 }
 
 /// Minus the gradient, bent by what the steps before have shown of the curvature.
-fn direction(memory: &VecDeque<Taken>, gradient: &[f64]) -> Vec<f64> {
+fn direction(memory: &VecDeque<RememberedStep>, gradient: &[f64]) -> Vec<f64> {
     let mut direction: Vec<f64> = gradient.iter().map(|g| -g).collect();
     let mut shares = Vec::with_capacity(memory.len());
     for taken in memory {

@@ -51,7 +51,7 @@ fn inverse(tail: &[f64], len: usize) -> Vec<f64> {
 }
 
 /// Coefficients behind the first, with what follows from them.
-pub(super) struct Series<'a> {
+pub(super) struct CoefficientSeries<'a> {
     tail: &'a [f64],
     iterates: &'a Iterates,
     /// `d`: those of `C^-1`.
@@ -60,7 +60,7 @@ pub(super) struct Series<'a> {
     moved: Vec<f64>,
 }
 
-impl<'a> Series<'a> {
+impl<'a> CoefficientSeries<'a> {
     pub(super) fn new(tail: &'a [f64], iterates: &'a Iterates) -> Self {
         let inverse = inverse(tail, iterates.rates.len());
         let mut last = 0.0;

@@ -11,7 +11,7 @@ mod error;
 pub use error::{Iterates, MeasuredAt};
 
 use descent::minimise;
-use error::Series;
+use error::CoefficientSeries;
 
 /// The coefficients of the square root of the matrix of ones below the diagonal, as many as there are bands: `binomial(2 i, i) / 4^i`
 /// (Fichtenberger, Henzinger and Upadhyay 2023).
@@ -26,7 +26,7 @@ pub fn square_root(bands: usize) -> Vec<f64> {
 #[must_use]
 pub fn optimised(bands: usize, iterates: &Iterates) -> Vec<f64> {
     let start = square_root(bands);
-    let tail = minimise(&start[1..], |tail| Series::new(tail, iterates).slope());
+    let tail = minimise(&start[1..], |tail| CoefficientSeries::new(tail, iterates).slope());
     [1.0].into_iter().chain(tail).collect()
 }
 
@@ -34,7 +34,7 @@ pub fn optimised(bands: usize, iterates: &Iterates) -> Vec<f64> {
 /// with nothing about privacy in it.
 #[must_use]
 pub fn relative_error(coefficients: &[f64], iterates: &Iterates) -> f64 {
-    let of = |tail: &[f64]| Series::new(tail, iterates).error();
+    let of = |tail: &[f64]| CoefficientSeries::new(tail, iterates).error();
     of(&coefficients[1..]) / of(&[])
 }
 

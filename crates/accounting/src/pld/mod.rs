@@ -16,4 +16,4 @@ mod window;
 
 pub use given::GivenLosses;
 pub use profile::{BracketPrecision, Pld};
-pub use trade_off::TradeOff;
+pub use trade_off::TradeOffCurve;

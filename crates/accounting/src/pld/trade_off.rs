@@ -13,12 +13,12 @@ const LINES: u32 = 400;
 /// # Guarantee
 /// No test between neighbouring data sets, in either direction, has smaller errors: each line uses an upper bound on delta.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TradeOff {
+pub struct TradeOffCurve {
     /// `e^epsilon` and delta.
     lines: Vec<(f64, f64)>,
 }
 
-impl TradeOff {
+impl TradeOffCurve {
     /// A lower bound on the type-II error of a test with this type-I error: `max_eps max(0, 1 - delta(eps) - e^eps alpha)` over both signs.
     #[must_use]
     pub fn type_two(&self, alpha: f64) -> f64 {
@@ -54,7 +54,7 @@ impl Pld {
     ///
     /// # Errors
     /// Those of [`Pld::profile`].
-    pub fn trade_off_curve(&self, precision: BracketPrecision) -> Result<TradeOff> {
+    pub fn trade_off_curve(&self, precision: BracketPrecision) -> Result<TradeOffCurve> {
         // Past this epsilon a line starts below 1e-9 of any alpha that matters, beside what infinite losses give away.
         let infinite = self.directions().map(|factors| support(factors).infinite).fold(0.0, f64::max);
         let top = match self.epsilon((infinite + 1e-9).min(1.0_f64.next_down()), precision) {
@@ -65,7 +65,7 @@ impl Pld {
         let epsilons: Vec<f64> = (0..=LINES).map(|i| top * f64::from(i) / f64::from(LINES)).collect();
         let deltas = self.profile(&epsilons, precision)?;
         let lines = epsilons.iter().zip(&deltas).map(|(epsilon, delta)| (epsilon.exp(), delta.upper));
-        Ok(TradeOff { lines: lines.collect() })
+        Ok(TradeOffCurve { lines: lines.collect() })
     }
 }
 

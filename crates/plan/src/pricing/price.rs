@@ -1,7 +1,7 @@
 //! Turns a plan into its privacy-loss distribution. Each match arm applies one theorem.
 
 use dapple_accounting::{
-    Bracket, BracketPrecision, Distances, Effort, Participation, Pld, Substitution, TradeOff,
+    Bracket, BracketPrecision, Distances, Effort, Participation, Pld, Substitution, TradeOffCurve,
 };
 
 use super::loss::{BalancedBound, EpsilonAnswer, RunLoss};
@@ -156,7 +156,7 @@ impl Plan {
     ///
     /// # Errors
     /// As [`Plan::pld`].
-    pub fn trade_off_curve(&self, precision: BracketPrecision) -> Result<TradeOff, PlanError> {
+    pub fn trade_off_curve(&self, precision: BracketPrecision) -> Result<TradeOffCurve, PlanError> {
         Ok(self.pld()?.trade_off_curve(precision)?)
     }
 
