@@ -91,6 +91,7 @@ pub(crate) fn the_other_models_equal_pytorch(subjects: &[Subject]) {
             ("wrn-16-4", zoo::wide_resnet(WideResNet::W16x4, &[3, 32, 32], 10)),
             ("wrn-40-4", zoo::wide_resnet(WideResNet::W40x4, &[3, 32, 32], 10)),
             ("small-cnn", zoo::small_cnn(&[1, 28, 28], 10)),
+            ("mc3-18", zoo::mc3(&[3, 4, 32, 32], 10, Norm::Frozen)),
         ],
     );
 }

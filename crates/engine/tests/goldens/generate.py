@@ -360,6 +360,7 @@ ZOO = {
     "wrn-16-4": ((3, 32, 32), lambda: WideResNet(2)),
     "wrn-40-4": ((3, 32, 32), lambda: WideResNet(6)),
     "small-cnn": ((1, 28, 28), SmallCnn),
+    "mc3-18": ((3, 4, 32, 32), lambda: MODELS.video.mc3_18(num_classes=10)),
 }
 
 

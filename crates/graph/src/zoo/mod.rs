@@ -12,6 +12,7 @@ mod resnet;
 mod small_cnn;
 mod small_hybrid;
 mod vgg;
+mod video_resnet;
 mod vit;
 mod wide_resnet;
 
@@ -26,6 +27,7 @@ pub use resnet::{ResNet, resnet};
 pub use small_cnn::small_cnn;
 pub use small_hybrid::small_hybrid;
 pub use vgg::{Vgg, vgg};
+pub use video_resnet::mc3;
 pub(crate) use vit::IMAGE_TOWER;
 pub use vit::{TokenPooling, VisionTransformer, VitSize, vision_transformer, vision_transformer_on_subsets};
 pub use wide_resnet::{WideResNet, wide_resnet};

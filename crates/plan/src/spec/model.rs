@@ -41,6 +41,7 @@ section! {
                 "vit-l-32",
                 "mvit-v2-s",
                 "mvit-v2-b",
+                "mc3-18",
                 "small-fcn",
                 "deeplab-v3-plus-resnet-18",
                 "deeplab-v3-plus-resnet-34",

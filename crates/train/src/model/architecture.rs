@@ -56,7 +56,11 @@ pub(super) fn architecture(
     let name = plan.name.as_str();
     if shape.len() == 4 && !takes_clips(name) {
         let problem = format!("{name} takes images, and the data are clips");
-        return Err(TrainError::setting("model.name", problem, "choose small-clip, mvit-v2-s or mvit-v2-b"));
+        return Err(TrainError::setting(
+            "model.name",
+            problem,
+            "choose small-clip, mc3-18, mvit-v2-s or mvit-v2-b",
+        ));
     }
     let norm = match plan.norm.unwrap_or_default() {
         NormSpec::Group => Norm::Group(GROUPS),
@@ -116,6 +120,10 @@ pub(super) fn architecture(
             clips(name, shape)?;
             fixed(small::clip_network(shape, classes))
         }
+        "mc3-18" => {
+            clips(name, shape)?;
+            Ok(zoo::mc3(shape, classes, norm)?)
+        }
         "small-fcn" => fixed(small::fully_convolutional(shape, classes)),
         "wrn-16-4" => fixed(zoo::wide_resnet(WideResNet::W16x4, shape, classes)),
         "wrn-40-4" => fixed(zoo::wide_resnet(WideResNet::W40x4, shape, classes)),
@@ -147,7 +155,7 @@ fn backbone(name: &str) -> Option<Backbone> {
 
 /// Whether a model takes clips; softmax regression takes anything.
 fn takes_clips(name: &str) -> bool {
-    MvitSize::named(name).is_some() || matches!(name, "small-clip" | "linear")
+    MvitSize::named(name).is_some() || matches!(name, "small-clip" | "mc3-18" | "linear")
 }
 
 /// Refuses images for a model of clips.

@@ -71,6 +71,7 @@ pub(crate) fn usual(name: &str) -> (&'static [usize], usize) {
         "small-fcn" => (&[3, 512, 512], 19),
         _ if name.starts_with("deeplab-") || name.starts_with("psp-net-") => (&[3, 512, 512], 19),
         "small-clip" => (&[3, 8, 32, 32], 6),
+        "mc3-18" => (&[3, 16, 112, 112], 400),
         "mvit-v2-s" => (&[3, 16, 224, 224], 400),
         "mvit-v2-b" => (&[3, 32, 224, 224], 400),
         _ => (&[3, 224, 224], 1000),
@@ -102,6 +103,7 @@ mod tests {
             ("vit-l-16", 304_326_632),
             ("vit-l-32", 306_535_400),
             ("mvit-v2-s", 34_537_744),
+            ("mc3-18", 11_695_440),
         ] {
             let model = models.iter().find(|model| model.name == name).unwrap();
             assert_eq!(model.parameters, parameters, "{name}");

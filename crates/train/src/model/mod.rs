@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn every_name_is_a_model() {
         for name in keys::find("model.name").unwrap().choices {
-            let of_clips = name.starts_with("mvit-") || *name == "small-clip";
+            let of_clips = name.starts_with("mvit-") || ["small-clip", "mc3-18"].contains(name);
             let input: &[usize] = if of_clips { &[3, 2, 64, 64] } else { &[3, 64, 64] };
             assert!(build(&named(name), input, 10, 0.0).is_ok(), "{name}");
         }
