@@ -101,13 +101,13 @@ fn slopes_are_differences() {
     for measured in [MeasuredAt::AllIterates, MeasuredAt::LastIterate] {
         let iterates = Iterates::new(50, 0.7, measured, falling);
         let tail = [0.4, 0.3, 0.1, -0.2];
-        let (_, slope) = Series::new(&tail, &iterates).slope();
+        let (_, slope) = CoefficientSeries::new(&tail, &iterates).slope();
         for (at, &slope) in slope.iter().enumerate() {
             let h = 1e-5;
             let moved = |by: f64| {
                 let mut tail = tail;
                 tail[at] += by;
-                Series::new(&tail, &iterates).slope().0
+                CoefficientSeries::new(&tail, &iterates).slope().0
             };
             let difference = (moved(h) - moved(-h)) / (2.0 * h);
             // The error of a central difference is of the order of h^2 times third derivatives.
