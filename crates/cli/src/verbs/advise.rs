@@ -24,7 +24,7 @@ const VIEWS: [u32; 3] = [1, 2, 4];
 #[derive(Debug, Args)]
 #[command(
     after_help = "The work is that of the plan: as many pixels of views are looked at. Nothing is known of the data, so the noise is an estimate of
-what the gradients drown in; how much a smaller crop shows, and what more views teach, is for experiments.
+what the gradients drown in; how much a smaller crop shows, what more views teach, and how many steps a model needs, is for experiments.
 
 Example:
   dapple advise plan.toml --epsilon 2 --work 0.5"
@@ -33,6 +33,9 @@ pub(crate) struct Arguments {
     /// How much work there may be, in that of the plan
     #[arg(long, value_name = "TIMES", default_value_t = 1.0)]
     work: f64,
+    /// The fewest steps that are advised, because little noise is of no use to a model that hardly moves [default: a quarter of the plan's]
+    #[arg(long, value_name = "T")]
+    least_steps: Option<u64>,
     #[command(flatten)]
     common: Common,
     #[command(flatten)]
@@ -75,7 +78,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         None => plan.price(BracketPrecision::default())?.epsilon.upper,
     };
     request.spec.privacy.epsilon = Some(epsilon);
-    let found = compare(&request.spec, &request.masks, &plan, arguments.work)?;
+    let least = arguments.least_steps.unwrap_or(plan.steps().div_ceil(4));
+    let found = compare(&request.spec, &request.masks, &plan, (arguments.work, least))?;
     let noise = noise_in_what_is_learned(&plan);
     let figure = figure(&plan, epsilon, noise, &found);
     arguments.pictures.write(arguments.common.output.quiet, &table(&found, noise)?, &figure, || {
@@ -92,7 +96,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Searches for every crop and number of views, on all cores.
-fn compare(spec: &PlanSpec, masks: &[Mask], plan: &Plan, work: f64) -> Result<Vec<AdvisedView>, Failure> {
+fn compare(
+    spec: &PlanSpec,
+    masks: &[Mask],
+    plan: &Plan,
+    (work, least): (f64, u64),
+) -> Result<Vec<AdvisedView>, Failure> {
     let own = (spec.pipeline.crop, plan.spatial().views());
     let mut crops: Vec<Option<Pixels>> = match (own.0, spec.pipeline.image) {
         (Some(crop), Some(image)) => {
@@ -119,7 +128,14 @@ fn compare(spec: &PlanSpec, masks: &[Mask], plan: &Plan, work: f64) -> Result<Ve
         let mut spec = spec.clone();
         (spec.pipeline.crop, spec.pipeline.views) = (crop, Some(views));
         let gradients = looked_at / (f64::from(views) * area(crop));
-        let advised = advise(&spec, masks, gradients as u64)?;
+        let mut advised = advise(&spec, masks, gradients as u64)?;
+        // Where no batch leaves so many steps, the one that leaves most is as near as it gets.
+        let most = advised.by_batch.iter().map(|advice| advice.steps).max().unwrap_or(0);
+        advised.by_batch.retain(|advice| advice.steps >= least.min(most));
+        let by_noise = |one: &&Advice, other: &&Advice| one.noise.total_cmp(&other.noise);
+        if let Some(best) = advised.by_batch.iter().min_by(by_noise) {
+            advised.best = best.clone();
+        }
         let crop_size = crop.map(|crop| [crop.x, crop.y]);
         Ok(AdvisedView { crop: crop_size, views, advised, own: (crop, views) == own })
     };
