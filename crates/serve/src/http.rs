@@ -52,7 +52,7 @@ pub(crate) struct Server {
 /// Serves the page on a port of this machine, or on a free one if it is 0, until the process ends. `ready` is told where it is.
 ///
 /// # Guarantee
-/// Nobody on another machine can reach it, and no other page in the same browser can ([`Guard`]). Questions about plans open no file, and
+/// Nobody on another machine can reach it, and no other page in the same browser can (`Guard`). Questions about plans open no file, and
 /// those about runs the files of runs that the desk found ([`RunDesk`]).
 ///
 /// # Errors
