@@ -28,6 +28,14 @@ class Cli:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
+    def account(self, *words, **keywords):
+        """The certificate that `dapple account` prints, without the trade-off curve beside it."""
+        answer = self.json("account", *words, **keywords)
+        curve = answer.pop("trade_off", [])
+        misses = [point["misses_at_least"] for point in curve]
+        assert misses == sorted(misses, reverse=True) and all(0 <= miss <= 1 for miss in misses)
+        return answer
+
     def failure(self, *words, **keywords):
         """The message and the hint of a request that is wrong."""
         done = self.run(*words, **keywords)

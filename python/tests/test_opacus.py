@@ -57,7 +57,7 @@ def test_a_small_cnn_trains_and_its_certificate_is_that_of_the_command_line(cli)
     assert any(not torch.equal(old, new) for old, new in zip(before, run.module.parameters()))
     certificate = run.accountant.certificate()
     assert certificate == plan.account()
-    assert certificate.to_dict() == cli.json("account", **PLAN)
+    assert certificate.to_dict() == cli.account(**PLAN)
     assert half < run.accountant.get_epsilon() == certificate.epsilon
     assert half == dapple.account(plan, steps=5).epsilon
 

@@ -10,15 +10,15 @@ import dapple
 
 @pytest.mark.parametrize("name", PLANS)
 def test_account(cli, name):
-    assert json.loads(dapple.account(**PLANS[name]).to_json()) == cli.json("account", **PLANS[name])
+    assert json.loads(dapple.account(**PLANS[name]).to_json()) == cli.account(**PLANS[name])
 
 
 @pytest.mark.parametrize("name", ["patch", "balanced", "replace"])
 def test_texts(cli, name):
     certificate = dapple.account(**PLANS[name])
     assert str(certificate) == cli.run("account", **PLANS[name]).stdout
-    assert certificate.statement() == cli.run("account", "--statement", **PLANS[name]).stdout
-    assert certificate.to_json() + "\n" == cli.run("account", "--json", **PLANS[name]).stdout
+    assert certificate.statement() == cli.run("account", "--statement", **PLANS[name]).stdout.split("\n## What a test can reach")[0]
+    assert json.loads(certificate.to_json()) == cli.account(**PLANS[name])
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_texts(cli, name):
 )
 def test_keys_without_a_flag(cli, plan, keys):
     settings = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
-    expected = cli.json("account", *settings, **plan)
+    expected = cli.account(*settings, **plan)
     assert dapple.account(**plan, set=keys).to_dict() == expected
     assert dapple.account(**plan, **{key.split(".")[1]: value for key, value in keys.items()}).to_dict() == expected
     assert expected["epsilon"] != dapple.account(**plan).epsilon
@@ -38,8 +38,8 @@ def test_keys_without_a_flag(cli, plan, keys):
 
 def test_precision(cli):
     wide, narrow = (dapple.account(**RECORDS, precision=precision) for precision in (0.01, 1e-4))
-    assert wide.to_dict() == cli.json("account", "--precision", "0.01", **RECORDS)
-    assert narrow.to_dict() == cli.json("account", "--precision", "0.0001", **RECORDS)
+    assert wide.to_dict() == cli.account("--precision", "0.01", **RECORDS)
+    assert narrow.to_dict() == cli.account("--precision", "0.0001", **RECORDS)
     assert wide.bracket[0] <= narrow.bracket[0] <= narrow.epsilon <= wide.epsilon
 
 
@@ -199,10 +199,10 @@ def test_unreachable_targets(cli):
 def test_files(cli, tmp_path):
     file = tmp_path / "plan.toml"
     file.write_text(dapple.Plan(**PATCH).to_toml())
-    assert dapple.account(file).to_dict() == cli.json("account", plan=file)
-    assert dapple.account(str(file), batch=50).to_dict() == cli.json("account", plan=file, batch=50)
+    assert dapple.account(file).to_dict() == cli.account(plan=file)
+    assert dapple.account(str(file), batch=50).to_dict() == cli.account(plan=file, batch=50)
     # A layer hides what it replaces: steps take the place of epochs.
-    assert dapple.account(file, steps=9).to_dict() == cli.json("account", plan=file, steps=9)
+    assert dapple.account(file, steps=9).to_dict() == cli.account(plan=file, steps=9)
     file.write_text("[sampling]\nbatchs = 3\n")
     with pytest.raises(dapple.PlanError) as caught:
         dapple.account(file)
@@ -228,6 +228,6 @@ def test_masks(cli, tmp_path):
     file.write_bytes(b"\x89PNG\r\n\x1a\n" + parts)
     for placement in ("anywhere", "annotated"):
         plan = dict(RECORDS, image=(64, 48), crop=(20, 20), placement=placement)
-        answer = cli.json("account", region_mask=file, **plan)
+        answer = cli.account(region_mask=file, **plan)
         assert dapple.account(region_mask=file, **plan).to_dict() == answer
         assert dapple.account(region_mask=mask, **plan).to_dict() == answer
