@@ -77,7 +77,7 @@ fn of_phase(plan: &Plan) -> Vec<String> {
             "Where more than {} {} are drawn, a uniform subset of so many is kept. The price counts that as many others are drawn with a probability of at most {}, and that a record which is kept then takes the place of another.",
             limit.most(),
             units(plan),
-            number::up(limit.probability(), 3)
+            number::up(limit.probability(plan.batch(), plan.records()), 3)
         ));
     }
     let averaged = plan.averaged();

@@ -17,7 +17,6 @@ const KEY: &str = "sampling.max_batch";
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchLimit {
     most: u64,
-    probability: f64,
 }
 
 impl BatchLimit {
@@ -25,7 +24,7 @@ impl BatchLimit {
     pub(crate) fn check(
         spec: &SamplingSpec,
         (relation, sampling, averaged, apart): (Relation, Sampling, Averaged, bool),
-        (batch, records): (u64, u64),
+        batch: u64,
     ) -> Result<Option<Self>, PlanError> {
         let Some(most) = spec.max_batch else { return Ok(None) };
         if sampling != Sampling::Poisson {
@@ -51,7 +50,7 @@ impl BatchLimit {
                 hint: "leave sampling.max_batch out; memory does not grow with the batch",
             });
         }
-        Ok(Some(Self { most, probability: tail(most, batch, records) }))
+        Ok(Some(Self { most }))
     }
 
     /// The most records.
@@ -60,10 +59,10 @@ impl BatchLimit {
         self.most
     }
 
-    /// A bound on the probability that a step has as many other records.
+    /// A bound on the probability that a step of this batch has as many other records.
     #[must_use]
-    pub fn probability(self) -> f64 {
-        self.probability
+    pub fn probability(self, batch: u64, records: u64) -> f64 {
+        tail(self.most, batch, records)
     }
 }
 
@@ -71,6 +70,10 @@ impl BatchLimit {
 fn tail(most: u64, batch: u64, records: u64) -> f64 {
     if most > records {
         return 0.0;
+    }
+    // The bound is for numbers above the expected one.
+    if most <= batch {
+        return 1.0;
     }
     // Chernoff: ln P(K >= a n) <= -n KL(a || g).
     let (n, a, g) = (records as f64, most as f64 / records as f64, batch as f64 / records as f64);
@@ -97,6 +100,19 @@ mod tests {
             term *= (records - heads) as f64 / (heads + 1) as f64 * g / (1.0 - g);
         }
         sum
+    }
+
+    /// A bound for one batch is none for a larger one, so it follows from the batch that is priced, and a search for the batch has no limit.
+    #[test]
+    fn limits_follow_the_batch() {
+        let limit = BatchLimit { most: 40 };
+        let bounds = [10, 20, 30, 39].map(|batch| limit.probability(batch, 300));
+        assert!(bounds.windows(2).all(|pair| pair[0] < pair[1]), "{bounds:?}");
+        assert_eq!([40, 300].map(|batch| limit.probability(batch, 300)), [1.0; 2]);
+        let text = "[privacy]\nepsilon = 2.0\nnoise_multiplier = 1.0\ndelta = 1e-5\n[sampling]\nbatch = 10\nmax_batch = 40\nrecords = 300\nsteps = 20";
+        let spec = crate::PlanSpec::from_toml(text).unwrap();
+        let sought = crate::calibrate(&spec, &[], crate::Unknown::Batch, crate::BracketPrecision::default());
+        assert!(matches!(sought, Err(PlanError::Invalid { key: "sampling.max_batch", .. })), "{sought:?}");
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) fn check(spec: &PlanSpec, masks: &[Mask]) -> Result<Plan, PlanError> 
     let batch_limit = BatchLimit::check(
         &spec.sampling,
         (relation, sampling, averaged, split.is_some() || correlated.is_some()),
-        (batch, records),
+        batch,
     )?;
     let noise_multiplier = noise_multiplier(&spec.privacy)?;
     let delta = delta(&spec.privacy, records)?;

@@ -83,7 +83,8 @@ impl Plan {
             _ => self.substitution(self.sample_rate(), c, 2.0, 2.0)?,
         };
         let (usual, rare) = (Box::new(step.clone()), Box::new(rare));
-        let step = PricedStep::Either { usual, rare, probability: limit.probability() };
+        let step =
+            PricedStep::Either { usual, rare, probability: limit.probability(self.batch, self.records) };
         Ok(PricedPart::Independent { step, steps: *steps })
     }
 

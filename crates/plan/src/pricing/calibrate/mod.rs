@@ -144,6 +144,13 @@ pub fn calibrate_watched(
             "solve for the noise-multiplier of the phases that give none, or price schedules one by one with `dapple account`",
         ));
     }
+    if unknown == Unknown::Batch && spec.sampling.max_batch.is_some() {
+        return Err(PlanError::invalid(
+            "sampling.max_batch",
+            "the batch that it limits is what is sought",
+            "leave it out, and give it with the batch that is found",
+        ));
+    }
     let solve = |spec: &PlanSpec| Problem::new((spec, masks), target, precision, watch).solve(unknown);
     match (unknown, spec.noise.bands) {
         (Unknown::NoiseMultiplier, Some(Bands::Auto)) => correlated::best_bands(spec, solve),
