@@ -7,6 +7,7 @@ use dapple_engine::cuda::{
 use dapple_engine::{ClippingRule, EngineError, Layout, StepStats};
 use dapple_graph::{Graph, Parameters};
 
+use crate::correlated::CorrelatedSums;
 use crate::error::StepError;
 use crate::executor::{Executor, Forward, Microbatches};
 use crate::learned::{Learned, Update};
@@ -16,7 +17,7 @@ use crate::optimiser::OptimiserState;
 #[derive(Debug)]
 pub struct Cards {
     group: CudaGroup,
-    /// What the optimiser remembers; `None` until training begins.
+    /// What the optimiser remembers, and the sums of earlier steps where noise cancels across steps; `None` until training begins.
     state: Option<CudaGroupState>,
     /// The sum of the step under way.
     sum: Option<CudaGroupSum>,
@@ -73,7 +74,11 @@ impl Cards {
                 second: remembered.second.clone(),
                 mean: learned.mean.as_ref().map(|mean| mean.parameters().values().to_vec()),
             };
-            *state = Some(group.state(&values, learned.optimiser.groups()).map_err(failed)?);
+            let state = state.insert(group.state(&values, learned.optimiser.groups()).map_err(failed)?);
+            if let Some(correlated) = &learned.correlated {
+                let (coefficients, unit) = correlated.whole();
+                group.correlate(state, coefficients, unit).map_err(failed)?;
+            }
         }
         if !*holds_parameters {
             group.load(&learned.parameters).map_err(failed)?;
@@ -108,16 +113,14 @@ impl Executor for Cards {
 
     /// The cards do the noise, the division and the optimiser's work; the host only counts the update.
     fn update(&mut self, learned: &mut Learned, update: &Update<'_>) -> Result<(), StepError> {
-        if learned.correlated.is_some() {
-            return Err(StepError::CorrelatedNoise);
-        }
         let Self { group, state, sum, device, ahead, .. } = self;
         let (Some(state), Some(sum)) = (state, sum.take()) else {
             return Err(EngineError::Parameters.into());
         };
-        let optimiser = &mut learned.optimiser;
+        let Learned { optimiser, correlated, .. } = learned;
+        let variance = update.variance() * correlated.as_ref().map_or(1.0, CorrelatedSums::variance);
         let (rule, numbers) =
-            (optimiser.rule(), optimiser.advance(update.learning_rate, update.batch, update.variance()));
+            (optimiser.rule(), optimiser.advance(update.learning_rate, update.batch, variance));
         let updates = optimiser.state().updates;
         let noise = update.noise.map(|(noise, key)| LatticeNoise {
             key: key.bytes(),
@@ -127,6 +130,7 @@ impl Executor for Cards {
         let mean_rest = learned.mean.as_ref().map_or(0.0, |mean| mean.rest(updates));
         let update = dapple_engine::cuda::CudaUpdate { noise, rule, numbers: &numbers, mean_rest };
         group.update(sum, state, &update).map_err(|error| failed(device, error))?;
+        learned.correlated.iter_mut().for_each(CorrelatedSums::count_step);
         *ahead = true;
         Ok(())
     }

@@ -31,9 +31,6 @@ pub enum StepError {
     /// Public parts of records on a machine that knows of none.
     #[error("public parts of records are computed on the processor alone")]
     PublicParts,
-    /// Noise that cancels across steps on a machine that keeps no sums.
-    #[error("noise that cancels across steps is added on the processor alone")]
-    CorrelatedNoise,
     /// Another of the processes that take the step together failed.
     #[error("rank {rank}: {problem}")]
     Rank {
@@ -67,7 +64,7 @@ impl StepError {
             Self::NotFinite { .. } => {
                 "training has diverged: lower optimiser.learning_rate or privacy.max_grad_norm"
             }
-            Self::PublicParts | Self::CorrelatedNoise => "set performance.device = \"cpu\"",
+            Self::PublicParts => "set performance.device = \"cpu\"",
             Self::Device { hint, .. } => return hint.map(str::to_owned),
             Self::Rank { .. } => {
                 "look at that rank's machine; then resume the run, with as many ranks as you like"

@@ -1,5 +1,6 @@
 //! A private step is its four parts, one after the other: the clipped sum, the noise, the division by the expected batch, the update. Here
-//! they are done by hand with what the engine offers, and every bit of what is learned must be the same.
+//! they are done by hand with what the engine offers, and every bit of what is learned must be the same. So it must be where the sums of
+//! successive steps are released together.
 #![allow(clippy::unwrap_used)]
 
 use std::vec::IntoIter;
@@ -10,15 +11,29 @@ use dapple_engine::{
 };
 use dapple_graph::{Graph, GraphBuilder, Init, Loss, Parameters, zoo};
 use dapple_private::{
-    Executor, Learned, Microbatches, Noise, OptimiserSettings, Processor, StepError, Update, private_step,
+    CorrelatedSums, Executor, Learned, Microbatches, Noise, OptimiserSettings, Processor, StepError, Update,
+    private_step,
 };
 
 /// The number of samples in each microbatch of each step. There are steps of several microbatches, of none at all, and of one.
-const STEPS: [&[usize]; 4] = [&[5, 3, 4], &[], &[1], &[7]];
+const STEPS: [&[usize]; 6] = [&[], &[5, 3, 4], &[], &[1], &[7], &[2]];
 /// The expected batch, which differs from what every step draws, so that dividing by the number drawn would show.
 const BATCH: u64 = 6;
 const RATE: f64 = 0.3;
 const CLIPPING: Clipping = Clipping::Flat { max_norm: 0.7 };
+/// Coefficients of the sums of successive steps, in multiples of the unit behind them.
+const COEFFICIENTS: [i32; 3] = [256, 117, -40];
+const UNIT: f64 = 1.0 / 256.0;
+
+/// How the sum of a step becomes a gradient.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Release {
+    Plain,
+    Noisy,
+    Together,
+}
+
+const RELEASES: [Release; 3] = [Release::Plain, Release::Noisy, Release::Together];
 
 /// The records of one step.
 struct Records {
@@ -64,22 +79,70 @@ struct ByHand {
     mean: Option<Vec<f32>>,
     /// The noise's part of the second moments.
     noise: f64,
+    release: Release,
+    /// The sums of all steps so far, what a one stands for in those that are not zero, and what was learned from them.
+    sums: Vec<Vec<i64>>,
+    unit: f64,
+    gradients: Vec<Vec<f32>>,
 }
 
 impl ByHand {
-    fn new(settings: &OptimiserSettings, layout: &Layout, parameters: &Parameters) -> Self {
+    fn new(settings: &OptimiserSettings, layout: &Layout, parameters: &Parameters, release: Release) -> Self {
         let (first, second) = settings.rule.state_len(layout.len());
         let mean = settings.mean_decay.map(|_| parameters.values().to_vec());
         let (first, second) = (vec![0.0; first], vec![0.0; second]);
-        Self { parameters: parameters.clone(), first, second, mean, noise: 0.0 }
+        let (sums, gradients) = (Vec::new(), Vec::new());
+        Self { parameters: parameters.clone(), first, second, mean, noise: 0.0, release, sums, unit: 1.0, gradients }
     }
 
-    /// What the noise of a step adds to its part of the second moments, by its deviation and the expected batch.
+    /// What the noise of a step adds to its part of the second moments, by its deviation and the expected batch. Of sums that are released
+    /// together, the noise is that of all steps so far, times the coefficients of `1 / c`.
     fn remember(&mut self, rule: UpdateRule, noise: Option<(&Noise, &StepKey)>) {
         if let UpdateRule::CorrectedAdam { betas: [_, beta], .. } = rule {
+            let mut inverse = vec![1.0];
+            let steps = if self.release == Release::Together { self.sums.len() } else { 0 };
+            for t in 1..=steps {
+                let before = (1..=t.min(2)).map(|k| f64::from(COEFFICIENTS[k]) * UNIT * inverse[t - k]);
+                inverse.push(-before.sum::<f64>());
+            }
+            let grown: f64 = inverse.iter().map(|d| d * d).sum();
             let variance = noise.map_or(0.0, |(noise, _)| noise.variance() / (BATCH * BATCH) as f64);
-            self.noise = beta * self.noise + (1.0 - beta) * variance;
+            self.noise = beta * self.noise + (1.0 - beta) * (variance * grown);
         }
+    }
+
+    /// The gradient that is learned from a sum, before it is divided by the batch.
+    fn released(&mut self, mut sum: Total, noise: Option<(&Noise, &StepKey)>) -> Vec<f32> {
+        let (Release::Together, Some((noise, key))) = (self.release, noise) else {
+            return noisy(&mut sum, noise).to_vec();
+        };
+        let (counts, unit) = sum.counts().unwrap();
+        let counts: Vec<i64> = counts.collect();
+        if counts.iter().any(|&count| count != 0) {
+            self.unit = unit;
+        }
+        let len = counts.len();
+        self.sums.push(counts);
+        let back = |rows: usize, k: usize| rows.checked_sub(k + 1);
+        let together: Vec<i64> = (0..len)
+            .map(|i| {
+                let terms = COEFFICIENTS.iter().enumerate();
+                terms.filter_map(|(k, &c)| Some(i64::from(c) * self.sums[back(self.sums.len(), k)?][i])).sum()
+            })
+            .collect();
+        let mut gradient = vec![0.0; len];
+        noise.add(&mut gradient, &together, self.unit * UNIT, key).unwrap();
+        for (i, value) in gradient.iter_mut().enumerate() {
+            let mut exact = f64::from(*value);
+            for (k, &c) in COEFFICIENTS[1..].iter().enumerate() {
+                if let Some(row) = back(self.gradients.len(), k) {
+                    exact -= f64::from(c) * UNIT * f64::from(self.gradients[row][i]);
+                }
+            }
+            *value = exact as f32;
+        }
+        self.gradients.push(gradient.clone());
+        gradient
     }
 
     /// Does the last three parts of the `count`-th step: noise, division and update.
@@ -87,14 +150,13 @@ impl ByHand {
         &mut self,
         settings: &OptimiserSettings,
         layout: &Layout,
-        mut sum: Total,
+        sum: Total,
         noise: Option<(&Noise, &StepKey)>,
         count: u64,
     ) {
-        let noisy = noisy(&mut sum, noise);
-        let share = 1.0 / BATCH as f32;
-        let gradient: Vec<f32> = noisy.iter().map(|value| value * share).collect();
         self.remember(settings.rule, noise);
+        let share = 1.0 / BATCH as f32;
+        let gradient: Vec<f32> = self.released(sum, noise).iter().map(|value| value * share).collect();
         for (index, entry) in layout.entries().iter().enumerate() {
             let rate = RATE * settings.rate_shares.get(index).unwrap_or(&1.0);
             let numbers = settings.rule.numbers(rate, settings.weight_decay, 1, count, self.noise);
@@ -184,7 +246,7 @@ fn hold<E: Executor>(
     graph: &Graph,
     title: &str,
     settings: &OptimiserSettings,
-    private: bool,
+    release: Release,
     executor: &mut E,
     mut by_hand: impl FnMut(
         &mut ByHand,
@@ -199,8 +261,10 @@ fn hold<E: Executor>(
     let noise = Noise::new(0.7 * 1.1).unwrap();
     let keys = MasterKey::from_seed(3).purpose(Purpose::Noise);
     let start = Parameters::init(graph, 5);
-    let mut learned = Learned::new(settings, &layout, start.clone());
-    let mut want = ByHand::new(settings, &layout, &start);
+    let private = release != Release::Plain;
+    let correlated = (release == Release::Together).then(|| CorrelatedSums::new(&COEFFICIENTS, UNIT));
+    let mut learned = Learned { correlated, ..Learned::new(settings, &layout, start.clone()) };
+    let mut want = ByHand::new(settings, &layout, &start, release);
     for (step, sizes) in STEPS.into_iter().enumerate() {
         let records = Records::new(graph, sizes.iter().sum(), step);
         let microbatches = records.microbatches(sizes);
@@ -212,7 +276,7 @@ fn hold<E: Executor>(
         let mut parts = Parts(microbatches.into_iter());
         let got = private_step(executor, &mut learned, &mut parts, &rule, &update).unwrap();
         executor.fetch(&mut learned).unwrap();
-        let title = format!("{title}, {settings:?}, private {private}, step {step}");
+        let title = format!("{title}, {settings:?}, {release:?}, step {step}");
         assert_eq!(got, stats, "{title}");
         compare(&title, &learned, &want);
         // Noise moves the parameters even where no record was drawn.
@@ -225,7 +289,7 @@ fn hold<E: Executor>(
 fn a_step_of_the_processor_is_its_four_parts() {
     for (index, graph) in graphs().iter().enumerate() {
         for settings in settings(graph) {
-            for private in [true, false] {
+            for release in RELEASES {
                 let mut processor = Processor::new(graph, 2).unwrap();
                 // One thread by hand and two in the step, because the number of threads must change nothing.
                 let mut engine =
@@ -236,7 +300,7 @@ fn a_step_of_the_processor_is_its_four_parts() {
                     graph,
                     &title,
                     &settings,
-                    private,
+                    release,
                     &mut processor,
                     |own, batches, rule, noise, count| {
                         let mut sum = engine.gradient_sum();
@@ -267,23 +331,23 @@ fn a_step_of_a_card_is_its_four_parts() {
     let options = CudaOptions { convolutions: Convolutions::Own, batch: 12, ..CudaOptions::default() };
     for (index, graph) in graphs().iter().enumerate() {
         for settings in settings(graph) {
-            for private in [true, false] {
+            for release in RELEASES {
                 let mut cards =
                     Cards::new((graph, &[]), &[0], options, CudaAddition::Host, "cuda:0".to_owned()).unwrap();
                 let mut engine = CudaExecutor::new(graph, options).unwrap();
                 let layout = Layout::new(graph);
                 let title = format!("graph {index}");
-                hold(graph, &title, &settings, private, &mut cards, |own, batches, rule, noise, count| {
+                hold(graph, &title, &settings, release, &mut cards, |own, batches, rule, noise, count| {
                     own.remember(settings.rule, noise);
-                    let ByHand { parameters, first, second, mean, noise: part } = own;
                     let mut sum = engine.gradient_sum().unwrap();
-                    let mut loaded = engine.load(parameters).unwrap();
+                    let mut loaded = engine.load(&own.parameters).unwrap();
                     let mut stats = StepStats::default();
                     for batch in batches {
                         stats.join(loaded.clipped_sum(batch, rule, &mut sum).unwrap());
                     }
-                    let mut total = loaded.total(sum).unwrap();
-                    let sum = engine.gradient_sum_of(noisy(&mut total, noise)).unwrap();
+                    let total = loaded.total(sum).unwrap();
+                    let sum = engine.gradient_sum_of(&own.released(total, noise)).unwrap();
+                    let ByHand { parameters, first, second, mean, noise: part, .. } = own;
                     let values =
                         StateValues { first: first.clone(), second: second.clone(), mean: mean.clone() };
                     let shares = [1.0, 0.75];

@@ -143,13 +143,3 @@ fn every_optimiser_learns_from_correlated_gradients() {
         assert_eq!(outcome.certificate.steps_spent, 21, "{name}");
     }
 }
-
-/// The sums are on the processor alone.
-#[test]
-fn cards_are_refused() {
-    let folder = data();
-    let plan = plan("", &format!("{BANDS}\n[performance]\ndevice = 'cuda'"));
-    let error = start(&request(folder.path(), &plan), &folder.path().join("run"), &mut Silent).unwrap_err();
-    assert!(error.to_string().contains("noise that cancels across steps"), "{error}");
-    assert!(!folder.path().join("run").exists());
-}

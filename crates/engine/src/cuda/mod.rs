@@ -12,6 +12,7 @@ pub(crate) mod arrange;
 pub(crate) mod backward;
 pub(crate) mod clip;
 mod convolution;
+mod correlated;
 pub(crate) mod cudnn;
 pub(crate) mod device;
 pub(crate) mod error;

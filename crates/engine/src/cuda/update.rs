@@ -14,13 +14,14 @@
 
 use dapple_graph::Parameters;
 
+use super::correlated::{CardCorrelatedSums, power_of_two};
 use super::device::Device;
 use super::error::CudaError;
 use super::kernels::{
     ADAM, AddNoise, CORRECTED_ADAM, Exchange, MOMENTUM, MoveMean, NoiseKey, PLAIN, ToSingle, UpdateBlock,
     UpdateValues,
 };
-use super::slice::{DeviceElement, DeviceMemory};
+use super::slice::{DeviceElement, DeviceMemory, DeviceSlice};
 use super::{CudaExecutor, CudaGradientSum, CudaLoaded};
 use crate::error::EngineError;
 use crate::layout::Layout;
@@ -86,8 +87,10 @@ pub struct CudaState {
     blocks: DeviceMemory,
     /// The number of blocks of each group.
     block_counts: Vec<usize>,
-    failed: DeviceMemory,
+    pub(super) failed: DeviceMemory,
     lens: (usize, usize),
+    /// The sums that are released together with those of the next steps, if noise cancels across steps.
+    pub(super) correlated: Option<CardCorrelatedSums>,
 }
 
 /// What an optimiser remembers, on the host.
@@ -147,6 +150,7 @@ impl CudaExecutor {
             block_counts: by_group.iter().map(Vec::len).collect(),
             failed: device.allocate(1)?,
             lens: (values.first.len(), values.second.len()),
+            correlated: None,
         };
         self.held = 4
             * (values.first.len()
@@ -219,29 +223,44 @@ impl CudaLoaded<'_> {
         noise: &LatticeNoise<'_>,
     ) -> Result<(), CudaError> {
         self.finish(sum)?;
+        let failed = state.failed.slice();
+        self.executor.device.clear(failed)?;
+        let whole = match (sum.wide(), sum.unit()) {
+            (Some(numbers), Some(unit)) => Some((numbers, unit)),
+            _ => None,
+        };
+        self.add_noise_to(sum.values(), sum.len, whole, failed, noise)?;
+        let plain = whole.is_none();
+        sum.made_plain();
+        let mut flag = [0i32];
+        if plain {
+            self.executor.device.download(failed, &mut flag)?;
+        }
+        match flag {
+            [0] => Ok(()),
+            _ => Err(CudaError::NotFinite { what: "the sum of gradients" }),
+        }
+    }
+
+    /// Replaces `values` by whole numbers of some unit with noise, or if there are none, by themselves with noise.
+    pub(super) fn add_noise_to(
+        &self,
+        sum: DeviceSlice<'_, f32>,
+        n: usize,
+        whole: Option<(DeviceSlice<'_, i64>, f64)>,
+        failed: DeviceSlice<'_, i32>,
+        noise: &LatticeNoise<'_>,
+    ) -> Result<(), CudaError> {
         let LatticeNoise { key, lattice, deviation } = *noise;
-        let power_of_two = lattice.is_normal() && lattice > 0.0 && lattice.to_bits() << 12 == 0;
-        if !(power_of_two && deviation > 0.0 && deviation < MOST_STEPS) {
+        if !(power_of_two(lattice) && deviation > 0.0 && deviation < MOST_STEPS) {
             return Err(CudaError::Noise { lattice, deviation });
         }
-        let device = &self.executor.device;
-        let (carried, failed) = (sum.wide(), state.failed.slice());
+        let (carried, unit) = whole.map_or((None, 1.0), |(numbers, unit)| (Some(numbers), unit));
         // Both are powers of two, so the quotient is exact.
-        let scale = sum.unit().unwrap_or(1.0) / lattice;
-        device.clear(failed)?;
-        let whole = carried.is_some();
-        let (values, n, key) = (sum.values(), sum.len, NoiseKey::new(key));
-        AddNoise { sum: values, carried, n, key, step: lattice, deviation, scale, failed }.launch(device)?;
-        sum.made_plain();
-        if whole {
-            return Ok(());
-        }
-        let mut flag = [0i32];
-        device.download(failed, &mut flag)?;
-        if flag != [0] {
-            return Err(CudaError::NotFinite { what: "the sum of gradients" });
-        }
-        Ok(())
+        let scale = unit / lattice;
+        let key = NoiseKey::new(key);
+        AddNoise { sum, carried, n, key, step: lattice, deviation, scale, failed }
+            .launch(&self.executor.device)
     }
 
     /// Turns a sum into what it stands for, in single precision.
@@ -258,10 +277,12 @@ impl CudaLoaded<'_> {
     /// Updates the parameters on the card: adds noise to the sum, divides it by the expected batch, and takes the optimiser's step.
     ///
     /// # Guarantee
-    /// The parameters change by a function of the noisy sum of [`CudaLoaded::add_noise`] alone.
+    /// The parameters change by a function of the noisy sum of [`CudaLoaded::add_noise`] alone. If sums are released together
+    /// ([`CudaExecutor::correlate`]), that is the sum of this step and those before it, times their coefficients, and the gradient is what it
+    /// has beyond what was learned before.
     ///
     /// # Errors
-    /// Those of [`CudaLoaded::add_noise`], or if the state does not fit the rule. Then parameters and state are as before, unless the card
+    /// Those of [`CudaLoaded::add_noise`], or if the state does not fit the rule, or sums are not to be released together. Then parameters and state are as before, unless the card
     /// itself failed.
     pub fn update(
         &mut self,
@@ -281,6 +302,7 @@ impl CudaLoaded<'_> {
             return Err(EngineError::Length { what, expected, found }.into());
         }
         match &update.noise {
+            Some(noise) if state.correlated.is_some() => self.release(&mut sum, state, noise)?,
             Some(noise) => self.add_noise(&mut sum, state, noise)?,
             None => self.convert(&mut sum)?,
         }

@@ -129,15 +129,31 @@ impl CorrelatedSums {
 
     /// Keeps what the next steps need.
     fn remember(&mut self, own: Vec<i64>, gradient: &[f32]) {
-        let kept = self.coefficients.len() - 1;
-        let next = self.next_inverse();
-        self.squares += next * next;
+        let kept = self.kept();
         self.sums.push_front(own);
         self.gradients.push_front(gradient.to_vec());
-        self.inverse.push_front(next);
         self.sums.truncate(kept);
         self.gradients.truncate(kept);
-        self.inverse.truncate(kept);
+        self.count_step();
+    }
+
+    /// Counts a step whose sum was released, here or where its sums are kept in the place of these.
+    pub(crate) fn count_step(&mut self) {
+        let next = self.next_inverse();
+        self.squares += next * next;
+        self.inverse.push_front(next);
+        self.inverse.truncate(self.kept());
+    }
+
+    /// How many steps are kept.
+    fn kept(&self) -> usize {
+        self.coefficients.len() - 1
+    }
+
+    /// The coefficients in multiples of a unit, and that unit.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn whole(&self) -> (&[i32], f64) {
+        (&self.coefficients, self.unit)
     }
 
     fn next_inverse(&self) -> f64 {

@@ -46,8 +46,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// The machine that takes a plan's steps. Private and public parts of images are for the processor alone, and so are users and noise that
-    /// cancels across steps.
+    /// The machine that takes a plan's steps. Private and public parts of images are for the processor alone, and so are users.
     ///
     /// # Errors
     /// A GPU that was asked for but cannot take such steps.
@@ -57,14 +56,6 @@ impl Machine {
             return Err(TrainError::setting(
                 "performance.device",
                 "private and public parts of images are trained on the processor alone",
-                "leave it out, or give \"cpu\"",
-            ));
-        }
-        let correlated = plan.privacy.correlated_noise().is_some();
-        if correlated && plan.performance.device.needs_gpu() {
-            return Err(TrainError::setting(
-                "performance.device",
-                "noise that cancels across steps is added on the processor alone",
                 "leave it out, or give \"cpu\"",
             ));
         }
@@ -94,7 +85,7 @@ impl Machine {
         let in_groups = prepared.parts().iter().any(|part| part.clip_groups().is_some());
         let repeatable = plan.conduct.seed.is_some() || in_groups;
         let mut machine = Self::new(&plan.performance, Some(Planned::of(prepared)), repeatable);
-        if prepared.masked.is_some() || prepared.ranks.is_some() || users.is_some() || correlated {
+        if prepared.masked.is_some() || prepared.ranks.is_some() || users.is_some() {
             machine.device = DeviceChoice::Cpu;
         }
         machine.users = users;

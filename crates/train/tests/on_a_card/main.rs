@@ -5,6 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod correlated;
 mod curves;
 mod evaluation;
 mod features;

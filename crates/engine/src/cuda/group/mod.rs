@@ -148,6 +148,23 @@ impl CudaGroup {
         self.each(|rank| rank.state(values, groups)).map(CudaGroupState)
     }
 
+    /// Lets the sums of successive updates be released together, by the same coefficients on every card.
+    ///
+    /// # Errors
+    /// Those of [`CudaExecutor::correlate`].
+    pub fn correlate(
+        &mut self,
+        state: &mut CudaGroupState,
+        coefficients: &[i32],
+        unit: f64,
+    ) -> Result<(), CudaGroupError> {
+        self.own(state.0.len())?;
+        let ranks = self.ranks.iter_mut().zip(&mut state.0);
+        each(ranks, |(rank, state)| rank.correlate(state, coefficients, unit))
+            .map_err(|failed| named(&self.devices, failed))?;
+        Ok(())
+    }
+
     /// Makes an empty sum.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ mod attention;
 mod carry;
 mod clip;
 mod convolve;
+mod correlated;
 mod declare;
 mod gradient;
 mod grouped;
@@ -38,6 +39,7 @@ pub(crate) use clip::{
     Standardise, StandardiseBackward, SumWritten,
 };
 pub(crate) use convolve::{SumParts, WeightGradient};
+pub(crate) use correlated::{AddSteps, TakeOffLearned};
 use declare::Declaration;
 pub(crate) use gradient::{HalvedGradientTiles, gradient_tiles};
 pub(crate) use grouped::suits_groups;
@@ -78,7 +80,7 @@ const HALVES: &str = include_str!("halves.cu");
 const PRODUCT: &str = include_str!("product.cu");
 
 /// The sources of the program that every graph needs, and the kernels of each.
-const SOURCES: [(&str, &[Declaration]); 17] = [
+const SOURCES: [(&str, &[Declaration]); 18] = [
     (COMMON, &[]),
     (include_str!("pointwise.cu"), pointwise::KERNELS),
     (include_str!("norm.cu"), norm::KERNELS),
@@ -93,6 +95,7 @@ const SOURCES: [(&str, &[Declaration]); 17] = [
     (include_str!("image.cu"), image::KERNELS),
     (include_str!("carry.cu"), carry::KERNELS),
     (include_str!("noise.cu"), noise::KERNELS),
+    (include_str!("correlated.cu"), correlated::KERNELS),
     (include_str!("update.cu"), update::KERNELS),
     (include_str!("tokens.cu"), tokens::KERNELS),
     (include_str!("relative.cu"), relative::KERNELS),
