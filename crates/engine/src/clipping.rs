@@ -25,6 +25,13 @@ pub enum Clipping {
         /// The bound of each group.
         max_norms: Vec<f64>,
     },
+    /// Multiplies the gradient of each trainable parameter by a scale, and clips the whole of what that gives to at most `max_norm`.
+    Scaled {
+        /// The bound on the norm of the scaled gradient.
+        max_norm: f64,
+        /// The scale of each trainable parameter, in order.
+        scales: Vec<f64>,
+    },
     /// Automatic clipping (Bu et al. 2022): a gradient `g` becomes `g max_norm / (|g| + stability)`, which is never longer than `max_norm`.
     Automatic {
         /// The length that long gradients approach.
@@ -42,9 +49,10 @@ impl Clipping {
     pub fn sensitivity(&self) -> f64 {
         match self {
             Self::Off => f64::INFINITY,
-            Self::Flat { max_norm } | Self::PerLayer { max_norm } | Self::Automatic { max_norm, .. } => {
-                *max_norm
-            }
+            Self::Flat { max_norm }
+            | Self::PerLayer { max_norm }
+            | Self::Scaled { max_norm, .. }
+            | Self::Automatic { max_norm, .. } => *max_norm,
             Self::PerGroup { max_norms, .. } => {
                 max_norms.iter().map(|bound| bound * bound).sum::<f64>().sqrt()
             }
@@ -63,6 +71,16 @@ impl Clipping {
             Self::Automatic { max_norm, stability } => {
                 positive(*max_norm, "max_norm")?;
                 positive(*stability, "stability")
+            }
+            Self::Scaled { max_norm, scales } => {
+                if scales.len() != layout.entries().len() {
+                    let (found, expected) = (scales.len(), layout.entries().len());
+                    return Err(EngineError::Clipping(format!(
+                        "{found} scales for {expected} trainable parameters"
+                    )));
+                }
+                positive(*max_norm, "max_norm")?;
+                scales.iter().try_for_each(|&scale| positive(scale, "a parameter's scale"))
             }
             Self::PerGroup { groups, max_norms } => {
                 if groups.len() != layout.entries().len() {
@@ -89,7 +107,8 @@ impl Clipping {
 ///
 /// # Guarantee
 /// Let `N` be an upper bound on the norm of the `d` numbers that an executor holds for a sample. Then `f` is a single-precision number for
-/// which `f N + u sqrt(d) / 2 <= C`. Rounding to whole units moves each coordinate by at most half a unit, so what is added has a norm of
+/// which `f N + u sqrt(d) / 2 <= C`. Where parameters have scales, `N` bounds the norm of the scaled numbers, and the factor of a parameter
+/// is `f` times its scale. Rounding to whole units moves each coordinate by at most half a unit, so what is added has a norm of
 /// at most `C`. If weights are standardised, the sum is projected afterwards; what that rounds is taken off `C` as well, see `PROJECTED`.
 ///
 /// No sum overflows. Each coordinate that a sample adds is a whole number of at most `C / u < 2^21`, so at most `2^21 - 1`. `HELD` of them
@@ -145,7 +164,9 @@ impl ClippingRule {
         clipping.check(layout)?;
         let entries = layout.entries();
         let parts: Vec<usize> = match clipping {
-            Clipping::Off | Clipping::Flat { .. } | Clipping::Automatic { .. } => vec![0; entries.len()],
+            Clipping::Off | Clipping::Flat { .. } | Clipping::Scaled { .. } | Clipping::Automatic { .. } => {
+                vec![0; entries.len()]
+            }
             Clipping::PerLayer { .. } => entries.iter().map(|entry| entry.layer).collect(),
             Clipping::PerGroup { groups, .. } => groups.clone(),
         };
@@ -155,7 +176,9 @@ impl ClippingRule {
                 let limits = vec![f64::INFINITY];
                 return Ok(Self { clipping, unit: None, parts, limits, standardised: false });
             }
-            Clipping::Flat { max_norm } | Clipping::Automatic { max_norm, .. } => vec![*max_norm],
+            Clipping::Flat { max_norm }
+            | Clipping::Scaled { max_norm, .. }
+            | Clipping::Automatic { max_norm, .. } => vec![*max_norm],
             Clipping::PerLayer { max_norm } => {
                 vec![max_norm / (layout.layers() as f64).sqrt(); layout.layers()]
             }
@@ -248,27 +271,39 @@ impl ClippingRule {
             _ => None,
         };
         for (part, limit) in self.limits.iter().enumerate() {
-            let own = squared.iter().zip(&self.parts).filter(|(_, own)| **own == part);
-            // The rounding of this sum is far below the slack.
-            let norm = own.map(|(square, _)| square).sum::<f64>().sqrt();
+            let own = || (0..squared.len()).filter(|&index| self.parts[index] == part);
+            // The rounding of this sum, and of scales, is far below the slack.
+            let norm = own().map(|index| self.scale(index).powi(2) * squared[index]).sum::<f64>().sqrt();
             let factor = match stability {
                 Some(stability) => limit / (norm + stability),
                 None => (limit / norm).min(1.0 / unit),
             };
-            let factor = rounded_down(factor);
-            self.parts
-                .iter()
-                .zip(&mut *factors)
-                .filter(|(own, _)| **own == part)
-                .for_each(|(_, to)| *to = factor);
+            own().for_each(|index| factors[index] = rounded_down(factor * self.scale(index)));
         }
         true
     }
 
-    /// Whether these factors leave a gradient as it is, except for rounding to whole units, because it was within the bound. The answer is
+    /// What the gradient of a trainable parameter is multiplied by before it is clipped.
+    fn scale(&self, index: usize) -> f64 {
+        match &self.clipping {
+            Clipping::Scaled { scales, .. } => scales[index],
+            _ => 1.0,
+        }
+    }
+
+    /// The norm of a sample's gradient before it is clipped, of the scaled one if its parameters have scales, from its squared norms.
+    pub(crate) fn norm(&self, squared: &[f64]) -> f64 {
+        let scaled = squared.iter().enumerate().map(|(index, square)| self.scale(index).powi(2) * square);
+        scaled.sum::<f64>().sqrt()
+    }
+
+    /// Whether these factors leave a gradient, or the scaled one if its parameters have scales, as it is, except for rounding to whole units, because it was within the bound. The answer is
     /// always false if nothing is clipped.
     pub(crate) fn leaves(&self, factors: &[f32]) -> bool {
-        self.unit.is_some_and(|unit| factors.iter().all(|&factor| factor == rounded_down(1.0 / unit)))
+        self.unit.is_some_and(|unit| {
+            let mut factors = factors.iter().enumerate();
+            factors.all(|(index, &factor)| factor == rounded_down(1.0 / unit * self.scale(index)))
+        })
     }
 }
 
@@ -353,6 +388,28 @@ mod tests {
             assert_eq!(rule.leaves(&factors), norm <= 0.69, "{norm}");
             let length = f64::from(factors[1]) * unit * norm;
             assert!(length <= 0.7 && length >= 0.999 * norm.min(0.7), "{norm}: {length}");
+        }
+        // What is bounded is the scaled gradient, which all share one factor.
+        let scales: Vec<f64> = (0..entries).map(|index| [0.25, 3.0][index % 2]).collect();
+        let scaled = Clipping::Scaled { max_norm: 0.7, scales: scales.clone() };
+        let scaled = ClippingRule::new(&scaled, &layout).unwrap();
+        let unit = scaled.unit().unwrap();
+        for (index, norm) in [(0, 2.5), (0, 4.0), (1, 0.22), (1, 0.4)] {
+            let mut squared = vec![0.0; entries];
+            squared[index] = norm * norm;
+            let mut factors = vec![0.0; entries];
+            assert!(scaled.factors(&squared, &mut factors));
+            let (length, wanted) = (f64::from(factors[index]) * unit * norm, scales[index] * norm);
+            assert!(length <= 0.7 && length >= 0.999 * wanted.min(0.7), "{norm}: {length}");
+            assert_eq!(scaled.leaves(&factors), wanted < 0.69, "{norm}");
+            // Single precision rounds a factor by 2^-23 at most.
+            let of = |index: usize| f64::from(factors[index]) / scales[index];
+            assert!((0..entries).all(|index| (of(index) / of(0) - 1.0).abs() < 3e-7), "{factors:?}");
+            assert!((scaled.norm(&squared) / wanted - 1.0).abs() < 1e-12);
+        }
+        for scales in [vec![1.0; entries - 1], vec![0.0; entries], vec![f64::NAN; entries]] {
+            let refused = ClippingRule::new(&Clipping::Scaled { max_norm: 1.0, scales }, &layout);
+            assert!(matches!(refused, Err(EngineError::Clipping(_))));
         }
         for bad in [f64::NAN, f64::INFINITY, 2e60] {
             let mut factors = vec![1.0; entries];

@@ -10,6 +10,12 @@ pub enum UpdateRule {
         /// Whether the momentum is Nesterov's, which looks ahead.
         nesterov: bool,
     },
+    /// `m = b m + (1 - b) g`, and `w -= rate m'`, where `m'` is corrected for having started at zero: Adam for gradients that are already divided
+    /// by the root of their second moment.
+    Mean {
+        /// The decay `b` of the mean.
+        decay: f64,
+    },
     /// `m = b1 m + (1 - b1) g`, `v = b2 v + (1 - b2) g^2`, and `w -= rate m' / (sqrt(v') + eps)`, where `m'` and `v'` are corrected for
     /// having started at zero.
     Adam {
@@ -33,7 +39,7 @@ pub enum UpdateRule {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[repr(C)]
 pub struct UpdateNumbers {
-    /// The learning rate, for Adam divided by the correction of the first moment.
+    /// The learning rate, where there is a mean of gradients divided by its correction.
     pub rate: f32,
     /// The share of a value that weight decay leaves, `1 - rate decay`. Decay is decoupled: if it were part of a gradient, it would be
     /// clipped and noised with it.
@@ -64,7 +70,7 @@ impl UpdateRule {
     pub fn state_len(self, len: usize) -> (usize, usize) {
         match self {
             Self::Sgd { momentum: 0.0, .. } => (0, 0),
-            Self::Sgd { .. } => (len, 0),
+            Self::Sgd { .. } | Self::Mean { .. } => (len, 0),
             Self::Adam { .. } | Self::CorrectedAdam { .. } => (len, len),
         }
     }
@@ -89,6 +95,12 @@ impl UpdateRule {
             ..always
         };
         match self {
+            Self::Mean { decay } => UpdateNumbers {
+                rate: (rate / power(decay)) as f32,
+                betas: [decay as f32, 0.0],
+                rest: [(1.0 - decay) as f32, 0.0],
+                ..always
+            },
             Self::Sgd { momentum, nesterov } => {
                 UpdateNumbers { momentum: momentum as f32, nesterov: nesterov.into(), ..always }
             }
@@ -107,7 +119,7 @@ impl UpdateRule {
     pub fn noise_part(self, before: f64, variance: f64) -> f64 {
         match self {
             Self::CorrectedAdam { betas: [_, beta], .. } => beta * before + (1.0 - beta) * variance,
-            Self::Sgd { .. } | Self::Adam { .. } => 0.0,
+            Self::Sgd { .. } | Self::Mean { .. } | Self::Adam { .. } => 0.0,
         }
     }
 
@@ -132,6 +144,12 @@ impl UpdateRule {
                     *b = momentum * *b + g;
                     let direction = if nesterov { g + momentum * *b } else { *b };
                     *value = *value * keep - rate * direction;
+                }
+            }
+            Self::Mean { .. } => {
+                for ((value, &g), m) in pairs.zip(first) {
+                    *m = betas[0] * *m + rest[0] * g;
+                    *value = *value * keep - rate * *m;
                 }
             }
             Self::Adam { .. } => {

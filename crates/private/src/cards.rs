@@ -113,6 +113,9 @@ impl Executor for Cards {
 
     /// The cards do the noise, the division and the optimiser's work; the host only counts the update.
     fn update(&mut self, learned: &mut Learned, update: &Update<'_>) -> Result<(), StepError> {
+        if learned.scales.is_some() {
+            return Err(StepError::GradientScales);
+        }
         let Self { group, state, sum, device, ahead, .. } = self;
         let (Some(state), Some(sum)) = (state, sum.take()) else {
             return Err(EngineError::Parameters.into());

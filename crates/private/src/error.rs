@@ -31,6 +31,9 @@ pub enum StepError {
     /// Public parts of records on a machine that knows of none.
     #[error("public parts of records are computed on the processor alone")]
     PublicParts,
+    /// Scales of gradients on a machine that learns none.
+    #[error("gradients are scaled before they are clipped on the processor alone")]
+    GradientScales,
     /// Another of the processes that take the step together failed.
     #[error("rank {rank}: {problem}")]
     Rank {
@@ -64,7 +67,7 @@ impl StepError {
             Self::NotFinite { .. } => {
                 "training has diverged: lower optimiser.learning_rate or privacy.max_grad_norm"
             }
-            Self::PublicParts => "set performance.device = \"cpu\"",
+            Self::PublicParts | Self::GradientScales => "set performance.device = \"cpu\"",
             Self::Device { hint, .. } => return hint.map(str::to_owned),
             Self::Rank { .. } => {
                 "look at that rank's machine; then resume the run, with as many ranks as you like"

@@ -10,9 +10,10 @@ use crate::error::StepError;
 use crate::noise::Noise;
 use crate::optimiser::{Ema, Optimiser, OptimiserSettings};
 use crate::parallel::{self, PIECE};
+use crate::scales::GradientScales;
 
-/// Everything that steps change: the parameters, what the optimiser remembers, the running mean of the parameters, and the clip norm if it
-/// moves.
+/// Everything that steps change: the parameters, what the optimiser remembers, the running mean of the parameters, and the clip norm and the
+/// scales of gradients if they move.
 #[derive(Debug)]
 pub struct Learned {
     /// The parameters that steps move.
@@ -23,6 +24,8 @@ pub struct Learned {
     pub mean: Option<Ema>,
     /// The clip norm, if it follows a quantile.
     pub clip: Option<AdaptiveClip>,
+    /// The scales by which gradients are multiplied before they are clipped, if there are any.
+    pub scales: Option<GradientScales>,
     /// The sums that are released together with those of the next steps, if noise cancels across steps.
     pub correlated: Option<CorrelatedSums>,
 }
@@ -59,7 +62,7 @@ impl Learned {
     pub fn new(settings: &OptimiserSettings, layout: &Layout, parameters: Parameters) -> Self {
         let optimiser = Optimiser::new(settings, layout, &parameters);
         let mean = settings.mean_decay.map(|decay| Ema::new(decay, &parameters));
-        Self { parameters, optimiser, mean, clip: None, correlated: None }
+        Self { parameters, optimiser, mean, clip: None, scales: None, correlated: None }
     }
 
     /// Updates everything by a sum of clipped gradients, whose memory is overwritten on the way. A sum of public gradients, times a weight,
@@ -96,6 +99,9 @@ impl Learned {
         let pieces = sum.chunks_mut(PIECE).collect();
         let scale = |piece: &mut [f32]| piece.iter_mut().for_each(|value| *value *= share);
         parallel::for_each(trainable, pieces, scale);
+        if let Some(scales) = &mut self.scales {
+            scales.learn(sum, variance);
+        }
         self.optimiser.update(&mut self.parameters, sum, update.learning_rate, variance);
         self.check()?;
         if let Some(mean) = &mut self.mean {

@@ -13,6 +13,8 @@
 //!
 //! Sums of successive steps may be released together ([`CorrelatedSums`]), so that the noise of different steps cancels.
 //!
+//! Where gradients are scaled before they are clipped ([`GradientScales`]), the scales follow from what earlier steps released.
+//!
 //! If the clip norm follows a quantile ([`AdaptiveClip`]), the number of records within it is released beside the sum, with noise of its own,
 //! and moves the clip norm of the next step.
 //!
@@ -36,6 +38,7 @@ mod optimiser;
 mod parallel;
 mod peers;
 mod processor;
+mod scales;
 mod step;
 mod updates;
 mod users;
@@ -53,6 +56,7 @@ pub use noise::Noise;
 pub use optimiser::{Ema, Optimiser, OptimiserSettings, OptimiserState};
 pub use peers::Peers;
 pub use processor::Processor;
+pub use scales::{GradientScales, ScaleState};
 pub use step::private_step;
 pub use updates::{AddedUpdate, UpdateSum};
 pub use users::{LocalSteps, LocalTraining, UserProcessor};

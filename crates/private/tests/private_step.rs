@@ -92,7 +92,17 @@ impl ByHand {
         let mean = settings.mean_decay.map(|_| parameters.values().to_vec());
         let (first, second) = (vec![0.0; first], vec![0.0; second]);
         let (sums, gradients) = (Vec::new(), Vec::new());
-        Self { parameters: parameters.clone(), first, second, mean, noise: 0.0, release, sums, unit: 1.0, gradients }
+        Self {
+            parameters: parameters.clone(),
+            first,
+            second,
+            mean,
+            noise: 0.0,
+            release,
+            sums,
+            unit: 1.0,
+            gradients,
+        }
     }
 
     /// What the noise of a step adds to its part of the second moments, by its deviation and the expected batch. Of sums that are released

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use dapple_graph::Parameters;
-use dapple_private::{Learned, OptimiserState};
+use dapple_private::{Learned, OptimiserState, ScaleState};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,9 @@ pub(crate) struct CheckpointPlace {
     /// The clip norm of the next step, where it follows a quantile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) clip_norm: Option<f64>,
+    /// What the scales of gradients follow from, where there are any: a running mean for each parameter, and what noise leaves in doubt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) gradient_scales: Option<[Vec<f64>; 2]>,
     /// Digest of the plan.
     pub(crate) spec: String,
     /// Number of lines of the ledger at that time; the hash of the last line follows.
@@ -79,8 +82,16 @@ impl Checkpoint {
             (None, None) => true,
             _ => false,
         };
+        let scales_fit = match (&mut learned.scales, &self.place.gradient_scales) {
+            (Some(scales), Some([moments, doubts])) => {
+                scales.restore(&ScaleState { moments: moments.clone(), doubts: doubts.clone() })
+            }
+            (None, None) => true,
+            _ => false,
+        };
         mean_fits
             && clip_fits
+            && scales_fit
             && Self::fill(&self.parameters, &mut learned.parameters)
             && learned.optimiser.restore(self.optimiser)
     }
@@ -267,6 +278,7 @@ mod tests {
                 optimiser_updates: step,
                 optimiser_noise: mean.then_some(0.1 + 0.2),
                 clip_norm: mean.then_some(0.7 / 3.0),
+                gradient_scales: mean.then(|| [vec![0.1 + 0.2, -1e-300], vec![0.7 / 3.0, 0.0]]),
                 spec: "spec".into(),
                 ledger_lines: 3,
                 ledger_hash: "hash".into(),

@@ -19,6 +19,7 @@ pub fn optimiser_settings(plan: &OptimiserPlan, graph: &Graph) -> Result<Optimis
         OptimiserRule::Descent(Momentum::LooksAhead(momentum)) => {
             UpdateRule::Sgd { momentum, nesterov: true }
         }
+        OptimiserRule::ScaledAdam { betas: [decay, _] } => UpdateRule::Mean { decay },
         OptimiserRule::Adam { betas, eps } => UpdateRule::Adam { betas, eps },
         OptimiserRule::CorrectedAdam { betas, floor } => UpdateRule::CorrectedAdam { betas, floor },
     };

@@ -136,6 +136,7 @@ fn every_optimiser_learns_from_correlated_gradients() {
     for (name, rule) in [
         ("sgd", "momentum = 0.9\nnesterov = true"),
         ("adam", "kind = 'adam'\nnoise_correction = true"),
+        ("scaled", "kind = 'adam'\nscale_first = true"),
         ("adamw", "kind = 'adamw'\nweight_decay = 0.01\nema = 0.9"),
     ] {
         let plan = plan("", BANDS).replace("momentum = 0.9", rule);

@@ -114,6 +114,13 @@ fn every_scheme_of_sampling() {
     }
 }
 
+/// Every rank learns the same scales from the same releases.
+#[test]
+fn gradients_that_are_scaled_first() {
+    let optimiser = "[optimiser]\nlearning_rate = 0.05\nkind = 'adam'\nscale_first = true\n";
+    on_pictures(28, &[2, 3], &format!("[model]\nname = 'small-cnn'\n{optimiser}{NOISE}{POISSON}"));
+}
+
 /// Filters are projected in the whole sum, and the weights of a wide network are standardised.
 #[test]
 fn standardised_weights_and_views() {

@@ -241,7 +241,7 @@ impl CpuProgram {
             for sample in 0..worker.losses.len() / views {
                 let loss = worker.losses[sample * views..][..views].iter().sum::<f64>() / views as f64;
                 let squared = &worker.squared[sample * entries..][..entries];
-                let norm = if rule.unit().is_none() { 0.0 } else { squared.iter().sum::<f64>().sqrt() };
+                let norm = if rule.unit().is_none() { 0.0 } else { rule.norm(squared) };
                 stats.losses.push(loss as f32);
                 stats.norms.push(norm as f32);
                 let factors = &worker.factors[sample * entries..][..entries];

@@ -243,7 +243,7 @@ impl CardMicrobatch<'_> {
             let loss = losses[sample * views..][..views].iter().sum::<f64>() / views as f64;
             let squared = &squared[sample * entries..][..entries];
             stats.losses.push(loss as f32);
-            stats.norms.push(squared.iter().sum::<f64>().sqrt() as f32);
+            stats.norms.push(self.rule.norm(squared) as f32);
             let factors = &mut factors[sample * entries..][..entries];
             let finite = self.rule.factors(squared, factors);
             stats.not_finite += usize::from(!finite);

@@ -18,8 +18,8 @@ use super::correlated::{CardCorrelatedSums, power_of_two};
 use super::device::Device;
 use super::error::CudaError;
 use super::kernels::{
-    ADAM, AddNoise, CORRECTED_ADAM, Exchange, MOMENTUM, MoveMean, NoiseKey, PLAIN, ToSingle, UpdateBlock,
-    UpdateValues,
+    ADAM, AddNoise, CORRECTED_ADAM, Exchange, MEAN, MOMENTUM, MoveMean, NoiseKey, PLAIN, ToSingle,
+    UpdateBlock, UpdateValues,
 };
 use super::slice::{DeviceElement, DeviceMemory, DeviceSlice};
 use super::{CudaExecutor, CudaGradientSum, CudaLoaded};
@@ -59,6 +59,7 @@ fn code(rule: UpdateRule) -> i32 {
     match rule {
         UpdateRule::Sgd { momentum: 0.0, .. } => PLAIN,
         UpdateRule::Sgd { .. } => MOMENTUM,
+        UpdateRule::Mean { .. } => MEAN,
         UpdateRule::Adam { .. } => ADAM,
         UpdateRule::CorrectedAdam { .. } => CORRECTED_ADAM,
     }

@@ -14,11 +14,14 @@ use crate::graphs::{flat_linear, layers, small_transformer, tokens};
 use crate::subject::Subject;
 
 /// The rules that have one bound for the whole gradient.
-fn rules(max_norm: f64) -> [Clipping; 3] {
+fn rules(max_norm: f64, graph: &Graph) -> [Clipping; 4] {
+    let trained = graph.parameters().iter().filter(|parameter| parameter.trainable).count();
+    let scales = (0..trained).map(|index| [7.0, 0.3][index % 2]).collect();
     [
         Clipping::Flat { max_norm },
         Clipping::PerLayer { max_norm },
         Clipping::Automatic { max_norm, stability: 0.01 },
+        Clipping::Scaled { max_norm, scales },
     ]
 }
 
@@ -26,7 +29,7 @@ fn rules(max_norm: f64) -> [Clipping; 3] {
 fn bounded(subject: Subject, title: &str, graph: &Graph, batch: &Batch<'_>) {
     let mut opened = subject.planned_for(1).open(graph);
     for max_norm in [1e-6, 0.1, 1.0, 1e4] {
-        for clipping in rules(max_norm) {
+        for clipping in rules(max_norm, graph) {
             let rule = opened.rule(&clipping);
             // The values are whole numbers of units, which single precision holds exactly.
             let step = opened.step(&Parameters::zeros(graph), batch, &rule);
@@ -150,7 +153,7 @@ fn drawn_samples_are_bounded(
         };
         let inputs: Vec<f32> = data.inputs.iter().enumerate().map(value).collect();
         let batch = Batch { inputs: &inputs, ..data.batch() };
-        for clipping in rules(max_norm) {
+        for clipping in rules(max_norm, graph) {
             let rule = opened.borrow().rule(&clipping);
             let shares = opened.borrow_mut().step(values, &batch, &rule).length() / max_norm;
             prop_assert!(shares <= 1.0, "{clipping:?}: {shares} clip norms");

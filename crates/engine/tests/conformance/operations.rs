@@ -45,6 +45,7 @@ pub(crate) fn clipped_sums_agree_for_every_operation(subjects: &[Subject]) {
                 FLAT,
                 Clipping::PerLayer { max_norm: 0.5 },
                 Clipping::Automatic { max_norm: 1.0, stability: 0.01 },
+                Clipping::Scaled { max_norm: 0.5, scales: (0..count).map(|i| [0.5, 3.0][i % 2]).collect() },
                 Clipping::PerGroup { groups: (0..count).map(|i| i % 2).collect(), max_norms: vec![0.2, 0.4] },
             ] {
                 let rule = reference.rule(&clipping);

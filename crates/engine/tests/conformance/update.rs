@@ -39,6 +39,11 @@ impl Exact {
                     self.first[i] = momentum * self.first[i] + g;
                     rate * if nesterov { g + momentum * self.first[i] } else { self.first[i] }
                 }
+                UpdateRule::Mean { .. } => {
+                    self.first[i] =
+                        f64::from(numbers.betas[0]) * self.first[i] + f64::from(numbers.rest[0]) * g;
+                    rate * self.first[i]
+                }
                 UpdateRule::Adam { .. } => {
                     let [b1, b2] = numbers.betas.map(f64::from);
                     let [r1, r2] = numbers.rest.map(f64::from);
@@ -149,6 +154,7 @@ pub(crate) fn rules_follow_their_formulas(subjects: &[Subject]) {
         (sgd(0.8, true), 0.3),
         (adam, 0.01),
         (corrected, 0.01),
+        (UpdateRule::Mean { decay: 0.9 }, 0.3),
     ] {
         for subject in subjects {
             let mut opened = subject.planned_for(6).open(&graph);

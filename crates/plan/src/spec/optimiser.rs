@@ -22,6 +22,10 @@ section! {
         eps: f64 =
             ("what adam adds to the root of its second moment", "1e-8")
                 .or("1e-8");
+        /// "Scale then privatise", by one scale for each parameter.
+        scale_first: bool =
+            ("whether adam divides gradients by the root of their second moment before they are clipped, not after the noise", "true")
+                .or("false");
         /// DP-AdamBC (Tang et al. 2024).
         noise_correction: bool =
             ("whether adam takes the variance of the noise off its second moment", "true")

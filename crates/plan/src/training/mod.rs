@@ -33,7 +33,7 @@ pub use user::UserPlan;
 
 use crate::error::PlanError;
 use crate::spec::PlanSpec;
-use crate::{Plan, Split, number};
+use crate::{Plan, Relation, Split, number};
 
 /// A plan that can be trained, with every default filled in and every choice made. The trainer reads nothing else.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,13 +76,16 @@ impl TrainingPlan {
         let targets = data.origin.targets().unwrap_or(TargetKind::Class);
         let model = ModelPlan::check(&spec.model)?;
         check_rates(&privacy, &model)?;
+        let clipping = GradientBound::check(&privacy, &spec.train)?;
+        let optimiser = OptimiserPlan::check(&spec.optimiser)?;
+        check_scales(&privacy, clipping, optimiser)?;
         Ok(Self {
             model,
             submodels: SubmodelPlan::check(&privacy, &spec.partition, targets)?,
             masked: MaskedPlan::check(&privacy, spec, targets)?,
             users: UserPlan::check(&privacy, spec)?,
-            clipping: GradientBound::check(&privacy, &spec.train)?,
-            optimiser: OptimiserPlan::check(&spec.optimiser)?,
+            clipping,
+            optimiser,
             schedule: LearningRate::check(&spec.optimiser, privacy.steps())?,
             evaluation: EvaluationPlan::check(&spec.train, targets)?,
             performance: PerformancePlan::check(&spec.performance)?,
@@ -102,6 +105,30 @@ impl TrainingPlan {
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.conduct.private
+    }
+}
+
+/// Refuses gradients that are scaled before they are clipped where they are bounded in another way than as a whole, by one clip norm.
+fn check_scales(privacy: &Plan, bound: GradientBound, optimiser: OptimiserPlan) -> Result<(), PlanError> {
+    if optimiser.rule.scales().is_none() {
+        return Ok(());
+    }
+    let refused = [
+        (bound == GradientBound::Off, "without privacy, nothing is clipped"),
+        (
+            !matches!(bound, GradientBound::Off | GradientBound::Flat { .. }),
+            "gradients are not clipped as a whole, to one norm",
+        ),
+        (privacy.clip_quantile().is_some(), "the clip norm follows a quantile, and would follow the scales"),
+        (privacy.masked().is_some(), "gradients of public parts are not scaled"),
+        (privacy.relation() == Relation::User, "what is clipped are updates of users, not gradients"),
+    ];
+    match refused.into_iter().find(|(refused, _)| *refused) {
+        None => Ok(()),
+        Some((_, reason)) => {
+            let hint = "leave it out: adam then divides after the noise";
+            Err(PlanError::invalid("optimiser.scale_first", reason, hint))
+        }
     }
 }
 

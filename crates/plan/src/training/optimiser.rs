@@ -12,6 +12,7 @@ const LEAST_FLOOR: f64 = 1e-30;
 /// The keys that decide which others an optimiser has.
 const KIND: &str = "optimiser.kind";
 const CORRECTION: &str = "optimiser.noise_correction";
+const SCALE_FIRST: &str = "optimiser.scale_first";
 
 /// An optimiser without its state.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,6 +38,11 @@ pub enum OptimiserRule {
         betas: [f64; 2],
         /// Keeps the quotient finite.
         eps: f64,
+    },
+    /// Adam whose gradients are divided by the root of their second moments before they are clipped and noised: one scale for each parameter.
+    ScaledAdam {
+        /// Decay of both moments.
+        betas: [f64; 2],
     },
     /// Adam without the noise's part of its second moment (DP-AdamBC, Tang et al. 2024).
     CorrectedAdam {
@@ -102,13 +108,25 @@ impl OptimiserRule {
         match self {
             Self::Descent(Momentum::None) => 0.0,
             Self::Descent(Momentum::Kept(share) | Momentum::LooksAhead(share)) => share,
-            Self::Adam { betas, .. } | Self::CorrectedAdam { betas, .. } => betas[0],
+            Self::Adam { betas, .. } | Self::ScaledAdam { betas } | Self::CorrectedAdam { betas, .. } => {
+                betas[0]
+            }
+        }
+    }
+
+    /// The decay of the second moments by which gradients are scaled before they are clipped; `None` if they are not.
+    #[must_use]
+    pub fn scales(self) -> Option<f64> {
+        match self {
+            Self::ScaledAdam { betas: [_, decay] } => Some(decay),
+            Self::Descent(_) | Self::Adam { .. } | Self::CorrectedAdam { .. } => None,
         }
     }
 
     fn check(spec: &OptimiserSpec, kind: OptimiserKind) -> Result<Self, PlanError> {
         let adam = kind != OptimiserKind::Sgd;
         let corrected = adam && spec.noise_correction.unwrap_or(false);
+        let scaled = adam && spec.scale_first.unwrap_or(false);
         let misplaced = [
             ("optimiser.momentum", adam && spec.momentum.is_some(), KIND),
             ("optimiser.nesterov", adam && spec.nesterov.is_some(), KIND),
@@ -116,6 +134,9 @@ impl OptimiserRule {
             ("optimiser.eps", !adam && spec.eps.is_some(), KIND),
             ("optimiser.eps", corrected && spec.eps.is_some(), CORRECTION),
             (CORRECTION, !adam && spec.noise_correction.is_some(), KIND),
+            (SCALE_FIRST, !adam && spec.scale_first.is_some(), KIND),
+            ("optimiser.eps", scaled && spec.eps.is_some(), SCALE_FIRST),
+            (CORRECTION, scaled && corrected, SCALE_FIRST),
             ("optimiser.noise_floor", !corrected && spec.noise_floor.is_some(), CORRECTION),
         ];
         if let Some((key, _, decides)) = misplaced.into_iter().find(|(_, misplaced, _)| *misplaced) {
@@ -135,6 +156,9 @@ impl OptimiserRule {
         let betas = spec.betas.unwrap_or([0.9, 0.999]);
         share("optimiser.betas", betas[0])?;
         share("optimiser.betas", betas[1])?;
+        if scaled {
+            return Ok(Self::ScaledAdam { betas });
+        }
         if corrected {
             let floor = spec.noise_floor.unwrap_or(NOISE_FLOOR);
             return match floor >= LEAST_FLOOR && floor.is_finite() {
@@ -174,6 +198,9 @@ mod tests {
             ("kind = 'adam'\nnoise_correction = true\neps = 1e-8", "optimiser.eps"),
             ("kind = 'adamw'\nnoise_correction = true\nnoise_floor = 0.0", "optimiser.noise_floor"),
             ("kind = 'adamw'\nnoise_correction = true\nnoise_floor = inf", "optimiser.noise_floor"),
+            ("scale_first = true", "optimiser.scale_first"),
+            ("kind = 'adam'\nscale_first = true\neps = 1e-8", "optimiser.eps"),
+            ("kind = 'adamw'\nscale_first = true\nnoise_correction = true", "optimiser.noise_correction"),
             ("weight_decay = nan", "optimiser.weight_decay"),
             ("ema = 1.0", "optimiser.ema"),
             ("layer_decay = 0.0", "optimiser.layer_decay"),

@@ -46,7 +46,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// The machine that takes a plan's steps. Private and public parts of images are for the processor alone, and so are users.
+    /// The machine that takes a plan's steps. Private and public parts of images are for the processor alone, and so are users and
+    /// gradients that are scaled before they are clipped.
     ///
     /// # Errors
     /// A GPU that was asked for but cannot take such steps.
@@ -57,6 +58,14 @@ impl Machine {
                 "performance.device",
                 "private and public parts of images are trained on the processor alone",
                 "leave it out, or give \"cpu\"",
+            ));
+        }
+        let scaled = plan.optimiser.rule.scales().is_some();
+        if scaled && plan.performance.device.needs_gpu() {
+            return Err(TrainError::setting(
+                "performance.device",
+                "gradients are scaled before they are clipped on the processor alone",
+                "leave it out, or leave optimiser.scale_first out",
             ));
         }
         if prepared.ranks.is_some() && plan.performance.device.needs_gpu() {
@@ -85,7 +94,7 @@ impl Machine {
         let in_groups = prepared.parts().iter().any(|part| part.clip_groups().is_some());
         let repeatable = plan.conduct.seed.is_some() || in_groups;
         let mut machine = Self::new(&plan.performance, Some(Planned::of(prepared)), repeatable);
-        if prepared.masked.is_some() || prepared.ranks.is_some() || users.is_some() {
+        if prepared.masked.is_some() || prepared.ranks.is_some() || users.is_some() || scaled {
             machine.device = DeviceChoice::Cpu;
         }
         machine.users = users;

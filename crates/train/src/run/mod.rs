@@ -479,6 +479,7 @@ impl Run {
             optimiser_updates: self.trainer.updates(),
             optimiser_noise: self.trainer.noise_part(),
             clip_norm: self.trainer.adapted_clip_norm(),
+            gradient_scales: self.trainer.gradient_scales(),
             spec: history.start().spec.clone(),
             ledger_lines: lines,
             ledger_hash: hash.to_owned(),

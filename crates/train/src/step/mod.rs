@@ -10,8 +10,8 @@ use dapple_engine::{Clipping, ClippingRule, StepStats};
 use dapple_graph::{DropoutUnits, Graph, Parameters};
 use dapple_plan::{LearningRate, Plan};
 use dapple_private::{
-    AdaptiveClip, CorrelatedSums, Executor, Learned, Microbatches, Noise, PublicParts, StepError, Update,
-    masked_step, private_step,
+    AdaptiveClip, CorrelatedSums, Executor, GradientScales, Learned, Microbatches, Noise, PublicParts,
+    ScaleState, StepError, Update, masked_step, private_step,
 };
 
 use crate::checkpoint::{Checkpoint, CheckpointPlace};
@@ -144,7 +144,9 @@ impl Trainer {
         let settings = optimiser_settings(&prepared.training.optimiser, &parts[0].graph)?;
         let correlated = correlated_sums(prepared.plan(), &rule)?;
         let learned = Learned::new(&settings, executor.layout(), prepared.parameters.clone());
-        let learned = Learned { clip, correlated, ..learned };
+        let scales = prepared.training.optimiser.rule.scales();
+        let scales = scales.map(|decay| GradientScales::new(decay, executor.layout()));
+        let learned = Learned { clip, scales, correlated, ..learned };
         Ok(Self {
             entered: 0,
             parts,
@@ -165,7 +167,7 @@ impl Trainer {
     /// # Guarantee
     /// The guarantee of [`private_step`], with the plan's rule, its noise multiplier times the rule's sensitivity, and its expected
     /// batch. Where dropout splits the model, each record has a mask that follows from a secret key, the step and the record, one for all its
-    /// views, and where users are drawn each user, one for all its records and local steps. The parts of a split model are bounded in multiples of the clip norm, and the noise multiplier is one of it too. If the clip norm follows a quantile, rule and noise are those of the clip norm that the steps before have come to, and sum
+    /// views, and where users are drawn each user, one for all its records and local steps. The parts of a split model are bounded in multiples of the clip norm, and the noise multiplier is one of it too. If gradients are scaled, the rule bounds the scaled ones, by scales that follow from what earlier steps released. If the clip norm follows a quantile, rule and noise are those of the clip norm that the steps before have come to, and sum
     /// and count together have the plan's noise multiplier ([`ClipQuantile`](dapple_plan::ClipQuantile)).
     ///
     /// Where images have private and public parts, the loader shows their private ones and `public` the others, and the guarantee is that
@@ -182,6 +184,10 @@ impl Trainer {
         let part = &parts[first.phase];
         if let Some(clip) = learned.clip.filter(|clip| clip.norm() != rule.sensitivity()) {
             *rule = ClippingRule::new(&Clipping::Flat { max_norm: clip.norm() }, executor.layout())?;
+        }
+        if let Some(scales) = learned.scales.as_ref().filter(|_| rule.unit().is_some()) {
+            let scaled = Clipping::Scaled { max_norm: rule.sensitivity(), scales: scales.scales() };
+            *rule = ClippingRule::new(&scaled, executor.layout())?;
         }
         let (key, count_key) = (keys.noise.step(step), keys.count.step(step));
         // The sensitivity is taken from the rule, so that the noise always matches how gradients are bounded.
@@ -316,6 +322,12 @@ impl Trainer {
         self.learned.clip.map(|clip| clip.norm())
     }
 
+    /// What the scales of gradients follow from, where there are any.
+    pub(crate) fn gradient_scales(&self) -> Option<[Vec<f64>; 2]> {
+        let ScaleState { moments, doubts } = self.learned.scales.as_ref()?.state().clone();
+        Some([moments, doubts])
+    }
+
     /// What the run goes on from.
     pub(crate) fn checkpoint(&mut self, place: CheckpointPlace) -> Result<Checkpoint, TrainError> {
         self.executor.fetch(&mut self.learned)?;
@@ -434,6 +446,8 @@ impl Taken {
 mod masked_tests;
 #[cfg(test)]
 mod mix_tests;
+#[cfg(test)]
+mod scale_tests;
 #[cfg(test)]
 mod split_tests;
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub(crate) use relative::{
 };
 pub(crate) use tokens::{HELD_WEIGHTS, TokenConv, TokenConvBackward, TokenConvGradient};
 pub(crate) use update::{
-    ADAM, CORRECTED_ADAM, Exchange, MOMENTUM, MoveMean, PLAIN, UpdateBlock, UpdateValues,
+    ADAM, CORRECTED_ADAM, Exchange, MEAN, MOMENTUM, MoveMean, PLAIN, UpdateBlock, UpdateValues,
 };
 pub(crate) use window::{
     AdaptivePool, AdaptivePoolBackward, AveragePool, AveragePoolBackward, MaxPool, MaxPoolBackward, Unfold,

@@ -1,12 +1,12 @@
 // The optimiser's updates. Every operation is rounded by itself, as on the host, so that both get the same bits.
 
-enum { PLAIN, MOMENTUM, ADAM, CORRECTED_ADAM };
+enum { PLAIN, MOMENTUM, ADAM, CORRECTED_ADAM, MEAN };
 
 // The numbers of one update.
 struct Rule {
     float rate, keep, share;          // learning rate, what weight decay leaves, one over the expected batch
     float momentum;                   // of MOMENTUM
-    float root, betas[2], rest[2];    // of both kinds of Adam
+    float root, betas[2], rest[2];    // of both kinds of Adam; of MEAN, the first decay and the first rest
     float eps;                        // of ADAM
     float noise, floor;               // of CORRECTED_ADAM
     int nesterov;
@@ -32,6 +32,10 @@ KERNEL update_values(int kind, float* values, const float* sum, float* first, fl
             float b = __fadd_rn(__fmul_rn(rule.momentum, first[at]), g);
             first[at] = b;
             move = __fmul_rn(rule.rate, rule.nesterov ? __fadd_rn(g, __fmul_rn(rule.momentum, b)) : b);
+        } else if (kind == MEAN) {
+            float m = __fadd_rn(__fmul_rn(rule.betas[0], first[at]), __fmul_rn(rule.rest[0], g));
+            first[at] = m;
+            move = __fmul_rn(rule.rate, m);
         } else {
             float m = __fadd_rn(__fmul_rn(rule.betas[0], first[at]), __fmul_rn(rule.rest[0], g));
             float v = __fadd_rn(__fmul_rn(rule.betas[1], second[at]), __fmul_rn(__fmul_rn(rule.rest[1], g), g));

@@ -10,6 +10,7 @@ pub(crate) const PLAIN: i32 = 0;
 pub(crate) const MOMENTUM: i32 = 1;
 pub(crate) const ADAM: i32 = 2;
 pub(crate) const CORRECTED_ADAM: i32 = 3;
+pub(crate) const MEAN: i32 = 4;
 
 const _: () = assert!(size_of::<UpdateNumbers>() == 52);
 
