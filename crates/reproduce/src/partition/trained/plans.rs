@@ -89,7 +89,7 @@ fn setting((start, federated): (TrainingStart, bool), scale: TrainingScale) -> S
         (TrainingStart::Pretrained, TrainingScale::Full) if federated => ("resnet-101", 1.0, 250, 1.0),
         (TrainingStart::Pretrained, TrainingScale::Tiny) => ("small-hybrid", 0.1, 40, 0.5),
         (TrainingStart::Pretrained, TrainingScale::Small) => ("resnet-101", 0.02, 200, 0.5),
-        (TrainingStart::Pretrained, TrainingScale::Full) => ("resnet-101", 0.1, 1000, 0.5),
+        (TrainingStart::Pretrained, TrainingScale::Full) => ("resnet-101", 0.1, 1000, 0.1),
         (TrainingStart::Scratch, TrainingScale::Tiny) => ("small-cnn", 0.3275, 40, 2.0),
         (TrainingStart::Scratch, TrainingScale::Small) => ("wrn-16-4", 0.02, 200, 1.0),
         (TrainingStart::Scratch, TrainingScale::Full) => ("wrn-40-4", 0.3275, 2000, 4.0),
