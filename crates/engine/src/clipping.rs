@@ -297,8 +297,8 @@ impl ClippingRule {
         scaled.sum::<f64>().sqrt()
     }
 
-    /// Whether these factors leave a gradient, or the scaled one if its parameters have scales, as it is, except for rounding to whole units, because it was within the bound. The answer is
-    /// always false if nothing is clipped.
+    /// Whether these factors leave a gradient, or the scaled one if its parameters have scales, as it is, except for rounding to whole units,
+    /// because it was within the bound. The answer is always false if nothing is clipped.
     pub(crate) fn leaves(&self, factors: &[f32]) -> bool {
         self.unit.is_some_and(|unit| {
             let mut factors = factors.iter().enumerate();
