@@ -160,12 +160,7 @@ pub fn audit_completed(
     let weights = attacked.weights().map_err(TrainError::from)?;
     let told = (&weights[..], tells_submodels);
     let evidence = gather(&mut rehearsal, canaries, told, (plan, learning_rate), progress)?;
-    // The more often a canary is drawn, the further its evidence moves in one direction, so what is counted is associated as the draws
-    // are.
-    let dependence = match plan.parts().iter().any(|part| part.sampling() == Sampling::WithoutReplacement) {
-        true => Dependence::NegativelyAssociated,
-        false => Dependence::Independent,
-    };
+    let dependence = dependence(plan);
     let epsilon_certified = certificate.epsilon.upper;
     let sought = (epsilon_certified, certificate.delta, confidence);
     let (epsilon_lower_bound, attack) = strongest(&evidence, &coins, dependence, sought);
@@ -268,6 +263,19 @@ fn along(own: &[f32]) -> f64 {
     own.iter().map(|&weight| f64::from(weight)).sum::<f64>() / (own.len() as f64).sqrt()
 }
 
+/// How canaries depend on each other.
+fn dependence(plan: &Plan) -> Dependence {
+    let any = |found: fn(&Plan) -> bool| plan.parts().iter().any(found);
+    match () {
+        // A record that is drawn may take another's place, and records that share a clip share its bound.
+        () if any(|part| part.batch_limit().is_some() || part.clip_groups().is_some()) => Dependence::Unknown,
+        // The more often a canary is drawn, the further its evidence moves in one direction, so what is counted is associated as the draws
+        // are.
+        () if any(|part| part.sampling() == Sampling::WithoutReplacement) => Dependence::NegativelyAssociated,
+        () => Dependence::Independent,
+    }
+}
+
 /// The largest bound of several attacks, among which the error rate is divided.
 fn strongest(
     evidence: &[f64],
@@ -275,7 +283,10 @@ fn strongest(
     dependence: Dependence,
     (certified, delta, confidence): (f64, f64, f64),
 ) -> (f64, Attack) {
-    let rates = rates::counted(evidence, coins, certified);
+    let rates = match dependence {
+        Dependence::Unknown => Vec::new(),
+        _ => rates::counted(evidence, coins, certified),
+    };
     let guesses = guesses::made(evidence, coins);
     let confidence_each = 1.0 - (1.0 - confidence) / (rates.len() + guesses.len()) as f64;
     let by_guesses = guesses
@@ -345,10 +356,13 @@ fn assumptions(
     ];
     if matches!(attack, Attack::Rates(_)) {
         let draws = match dependence {
-            Dependence::Independent => "the sampler draws records independently",
-            Dependence::NegativelyAssociated => "every subset of the batch's size is drawn equally likely",
+            Dependence::Independent => Some("the sampler draws records independently"),
+            Dependence::NegativelyAssociated => {
+                Some("every subset of the batch's size is drawn equally likely")
+            }
+            Dependence::Unknown => None,
         };
-        list.push(format!("{draws}, and noise is independent in every weight"));
+        list.extend(draws.map(|draws| format!("{draws}, and noise is independent in every weight")));
     }
     if plan.relation() == Relation::Masked {
         list.push("the attacker knows all public parts, and marks canaries by them".to_owned());

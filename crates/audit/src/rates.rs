@@ -15,6 +15,8 @@ pub enum Dependence {
     /// Canaries are negatively associated (Joag-Dev and Proschan 1983): what happens to one makes it less likely for the others. This
     /// holds for records of which a step draws a fixed number, and for whatever grows with a record's own draws.
     NegativelyAssociated,
+    /// Canaries may depend on each other in any way, so that how often something happens to them bounds no probability.
+    Unknown,
 }
 
 /// How often an event happened to canaries of either coin.
@@ -58,6 +60,7 @@ fn least_chance(trials: u64, successes: u64, error: f64, dependence: Dependence)
     let tail = |chance: f64| match dependence {
         Dependence::Independent => binomial::at_least(trials, successes, (chance / (1.0 - chance)).ln()),
         Dependence::NegativelyAssociated => (-(trials as f64) * divergence(share, chance)).exp(),
+        Dependence::Unknown => 1.0,
     };
     // Above the share itself the inequality says nothing.
     let (mut low, mut high) = (0.0, share);
@@ -111,6 +114,7 @@ mod tests {
             assert!((got - want).abs() < 1e-10, "{got} {want}");
         }
         assert_eq!(least_chance(10, 0, 0.05, Dependence::Independent), 0.0);
+        assert_eq!(least_chance(10, 10, 0.05, Dependence::Unknown), 0.0);
     }
 
     /// Hoeffding's interval holds for independent canaries too, and is wider than the exact one.

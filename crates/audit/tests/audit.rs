@@ -1,7 +1,7 @@
 //! Audits of whole plans: none contradicts an honest certificate, and false certificates are caught.
 #![allow(clippy::unwrap_used)]
 
-use dapple_audit::{Audit, AuditError, Options, Pattern, audit, audit_completed};
+use dapple_audit::{Attack, Audit, AuditError, Options, Pattern, audit, audit_completed};
 use dapple_geometry::{Mask, Size};
 use dapple_plan::PlanSpec;
 use dapple_plan::masked::claimed_epsilon;
@@ -170,6 +170,19 @@ fn records_clipped_together_are_audited() {
     let audit = audited("privacy.records_per_clip = 2");
     assert!(!audit.contradicts(), "{audit:?}");
     assert!(audit.epsilon_lower_bound > 0.5, "{audit:?}");
+}
+
+/// A record that is drawn may take another's place, and records that are clipped together share a bound. How often evidence passes a threshold then bounds
+/// no probability, and guesses alone count, at a delta at which rates show more elsewhere.
+#[test]
+fn canaries_that_depend_on_each_other_are_guessed_alone() {
+    let delta = "privacy.delta = 0.05\n";
+    assert!(matches!(audited(delta).attack, Attack::Rates(_)));
+    for more in ["sampling.max_batch = 101", "privacy.records_per_clip = 2"] {
+        let audit = audited(&format!("{delta}{more}"));
+        assert!(matches!(audit.attack, Attack::Guesses(_)) && !audit.contradicts(), "{audit:?}");
+        assert!(audit.assumptions.iter().all(|words| !words.contains("independently")), "{audit:?}");
+    }
 }
 
 /// Views cancel in a layer whose gradients are never written down, with pixels of a million. If clipping used a norm that loses what is

@@ -48,6 +48,16 @@ fn noise_is_that_of_sums() {
     assert!(noise_in_what_is_learned(&Plan::check(&spec).unwrap()) < independent);
 }
 
+/// Half the batch is smaller than a microbatch here, and with half the batch there would be more steps than a run may have.
+#[test]
+fn batches_that_make_no_plan_are_passed_over() {
+    let together = advise(&spec(&[("privacy.records_per_clip", "50")]), &[], 50 * 60).unwrap();
+    assert_eq!(together.by_batch[0].batch, 50);
+    let whole = spec(&[("pipeline.crop", "200x200"), ("sampling.batch", "1500")]);
+    let long = advise(&whole, &[], 1500 * 8_000_000).unwrap();
+    assert_eq!(long.by_batch[0].batch, 1500);
+}
+
 #[test]
 fn what_no_advice_is_for_is_refused() {
     let balanced =

@@ -278,6 +278,23 @@ fn optimised_coefficients_follow_the_optimiser() {
     }
 }
 
+/// Iterates of all learning rates differ by a factor alone, also where single precision has no number for them.
+#[test]
+fn only_ratios_of_learning_rates_matter() {
+    let of = |rate: &str| {
+        plan(
+            &RECORDS,
+            &[("noise.bands", "6"), ("optimiser.schedule", "cosine"), ("optimiser.learning_rate", rate)],
+        )
+    };
+    let one = of("1");
+    for rate in ["1e-50", "1e-300", "4", "1e300"] {
+        let noise = of(rate).correlated_noise().unwrap().clone();
+        assert_eq!(&noise, one.correlated_noise().unwrap(), "{rate}");
+        assert!(noise.relative_error().is_finite());
+    }
+}
+
 #[test]
 fn every_unknown_is_solved_for() {
     for (unknown, more) in [

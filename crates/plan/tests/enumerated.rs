@@ -354,6 +354,27 @@ fn limited(records: &[Vec<(f64, f64)>], rate: f64, most: u32) -> Mixture {
     mixture
 }
 
+/// With much noise a record that displaces one of those that pull the other way moves the sum by more than it would without a limit, so that the price without one
+/// is too low.
+#[test]
+fn a_largest_batch_may_cost_more_than_none() {
+    let (rate, most, sigma, epsilon) = (0.2, 2, 5.0, 0.02);
+    let settings: Vec<(&str, String)> = vec![
+        ("relation", "add-remove".to_owned()),
+        ("records", "5".to_owned()),
+        ("batch", "1".to_owned()),
+        ("noise-multiplier", sigma.to_string()),
+    ];
+    let with_limit = [settings.clone(), vec![("sampling.max_batch", most.to_string())]].concat();
+    let others = vec![vec![(1.0, -1.0)]; 4];
+    let added = limited(&[others.clone(), vec![vec![(1.0, 1.0)]]].concat(), rate, most);
+    let without = limited(&others, rate, most);
+    let found =
+        hockey_stick(&added, &without, sigma, epsilon).max(hockey_stick(&without, &added, sigma, epsilon));
+    assert!(found > certified(&settings, epsilon).1 + GRID_ERROR, "{found}");
+    assert!(found <= certified(&with_limit, epsilon).1 + GRID_ERROR, "{found}");
+}
+
 /// Where a batch has a largest size, a record that is kept displaces another. The others pull to either side, or to none.
 #[test]
 fn a_largest_batch_costs_no_more_than_is_certified() {

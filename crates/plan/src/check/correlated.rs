@@ -184,8 +184,10 @@ fn iterates(spec: &PlanSpec, steps: u64) -> Result<Iterates, PlanError> {
     let momentum = OptimiserPlan::check(&spec.optimiser)?.rule.momentum();
     let rate =
         spec.optimiser.learning_rate.map(|_| LearningRate::check(&spec.optimiser, steps)).transpose()?;
-    // Cosines differ in their last bits from machine to machine, and coefficients must not.
-    let rate = |step| rate.map_or(1.0, |rate| f64::from(rate.at(step) as f32));
+    // Only ratios of learning rates matter, and the largest may be any number. Cosines differ in their last bits from machine to machine, and
+    // coefficients must not.
+    let largest = spec.optimiser.learning_rate.unwrap_or(1.0);
+    let rate = |step| rate.map_or(1.0, |rate| f64::from((rate.at(step) / largest) as f32));
     Ok(Iterates::new(steps, momentum, measured, rate))
 }
 

@@ -84,7 +84,11 @@ pub fn advise(spec: &PlanSpec, masks: &[Mask], gradients: u64) -> Result<Advised
             let batch = batch as u64;
             let found = match tried.get(&batch) {
                 Some(found) => found.clone(),
-                None => at_batch(spec, masks, batch, (gradients / batch).max(1))?,
+                None => match at_batch(spec, masks, batch, (gradients / batch).max(1)) {
+                    // Another batch than the plan's may make no plan: one too small for its microbatches, or one with too many steps.
+                    Err(PlanError::Invalid { .. }) if batch != start => None,
+                    found => found?,
+                },
             };
             let noise = found.as_ref().map_or(f64::INFINITY, |advice| advice.noise);
             worse = if noise < least { 0 } else { worse + 1 };

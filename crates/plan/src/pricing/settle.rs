@@ -86,6 +86,17 @@ mod tests {
         // The plan's own length is the most: 10 epochs of 30 steps.
         let short = settled("epsilon = 8.0\nnoise_multiplier = 20.0", "[train]\nuntil_budget = true");
         assert_eq!(short.sampling.steps, Some(300));
+        // Coefficients follow from the steps, so that five steps cost more than eight here.
+        let rest = |epsilon: f64| {
+            format!(
+                "[privacy]\ndelta = 1e-5\nepsilon = {epsilon}\nnoise_multiplier = 1.0\n[sampling]\nbatch = 10\nrecords = 300\nsteps = 5\n[noise]\nbands = 5\niterates = 'last'\n[optimiser]\nlearning_rate = 1.0\nschedule = 'cosine'\n[train]\nuntil_budget = true"
+            )
+        };
+        for epsilon in [8.5, 9.0, 10.0, 11.0] {
+            let mut spec = PlanSpec::from_toml(&rest(epsilon)).unwrap();
+            spec.settle(&[], BracketPrecision::default()).unwrap();
+            assert!(price(&spec) <= epsilon, "{epsilon}: {:?} cost {}", spec.sampling.steps, price(&spec));
+        }
         let open = settled("epsilon = 2.0", "[train]\nprivate = false");
         assert_eq!(open.privacy.noise_multiplier, None);
     }

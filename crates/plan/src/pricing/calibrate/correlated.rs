@@ -44,10 +44,25 @@ impl Problem<'_> {
         };
         // A warm-up must end before the run does.
         let least = self.spec.optimiser.warmup.unwrap_or(0) / steps_of_one + 1;
-        let most = (MAX_STEPS / steps_of_one).max(least);
+        // A run that goes on until its budget is spent takes no more than its own steps. Fewer steps than what fits may cost more, because
+        // coefficients follow from the steps, so that the search must not go beyond.
+        let own = match unknown {
+            Unknown::Steps if self.spec.train.until_budget == Some(true) => self.own_steps()?,
+            _ => MAX_STEPS,
+        };
+        let most = (MAX_STEPS / steps_of_one).min(own).max(least);
         let found = self.largest(least, most, with)?;
         let length = found.ok_or_else(|| self.unreachable(unknown, least as f64, most as f64))?;
         Ok((with(length)?, SolvedValue::Whole(length), None))
+    }
+
+    /// The steps that the plan gives; as many as a run may have if it gives none.
+    fn own_steps(&self) -> Result<u64, PlanError> {
+        match self.plan(|_| ()) {
+            Ok(plan) => Ok(plan.steps()),
+            Err(PlanError::Missing { key: "sampling.epochs", .. }) => Ok(MAX_STEPS),
+            Err(other) => Err(other),
+        }
     }
 
     /// Finds the largest batch that every group can be drawn at.
