@@ -232,7 +232,12 @@ impl Page {
 
 /// The page's colours: those of the figures, so that a figure's sheet and the page are one.
 fn variables() -> String {
-    let paints = [PAPER, INK, MUTED, AXIS, GRID, PALETTE[0]];
+    style_variables(&[PAPER, INK, MUTED, AXIS, GRID, PALETTE[0]])
+}
+
+/// Colours as variables of a style sheet, light and dark: `--ink` for the paint with the name `ink`.
+#[must_use]
+pub fn style_variables(paints: &[Paint]) -> String {
     let list = |theme: Theme| -> String {
         paints.iter().map(|paint: &Paint| format!("--{}:{};", paint.name, paint.under(theme).hex())).collect()
     };

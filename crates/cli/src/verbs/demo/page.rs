@@ -3,7 +3,7 @@
 use dapple_plan::{PlanSpec, number};
 use dapple_report::crop::crop_graphic;
 use dapple_report::paint::method;
-use dapple_report::{Axis, Chart, Figure, Headline, Page, Section};
+use dapple_report::{Axis, Chart, Dash, Figure, Headline, Page, Section};
 use dapple_reproduce::experiment::means_line;
 
 use super::{Arguments, Measured, garments, streets, table};
@@ -60,7 +60,7 @@ pub(super) fn page(arguments: &Arguments, methods: &[Measured], plan: &PlanSpec)
             "and the learning rate is the one that does best under more noise. Both rates were chosen on further scenes of the training garments, never on the test scenes"
         }
         false => {
-            "and all else is the same. One learning rate serves both levels: for each it is the best of five that were tried, on the streets of the test, which flatters both alike"
+            "and all else is the same. One learning rate serves both levels: for each it is the best of five that were tried on other streets, to train on and to judge by, and never on those of the test"
         }
     };
     Ok(Page::new("Patch-level and record-level privacy, side by side")
@@ -91,6 +91,7 @@ fn figure(methods: &[Measured], measure: &str) -> Figure {
     Figure::single(methods.iter().fold(chart, |chart, method| {
         let means: Vec<_> =
             method.curve.iter().map(|point| (point.step as f64, point.mean, point.deviation)).collect();
-        means_line(chart, format!("{} level", method.method), method::of_relation(method.relation), &means)
+        let color = method::of_level(method.relation, method.sampling);
+        means_line(chart, format!("{} level", method.method), (color, Dash::Solid), &means)
     }))
 }
