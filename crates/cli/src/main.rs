@@ -13,6 +13,7 @@ mod interrupt;
 mod load;
 mod look;
 mod machine;
+mod offered;
 mod output;
 mod pictures;
 mod progress;

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::args::OutputFlags;
 use crate::failure::Failure;
+use crate::offered::Offered;
 use crate::output;
 
 /// What is said of every distance.
@@ -33,7 +34,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "B")]
     other: PathBuf,
     /// The model whose features are taken, from the layer before the last; `dapple models` lists them
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = Offered::models(), hide_possible_values = true)]
     model: String,
     /// The safetensors file of its weights
     #[arg(long, value_name = "FILE")]

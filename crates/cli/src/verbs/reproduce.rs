@@ -6,6 +6,7 @@ use dapple_reproduce::{ReproductionOptions, find, registry};
 
 use crate::args::OutputFlags;
 use crate::failure::Failure;
+use crate::offered::Offered;
 use crate::output;
 use crate::pictures::Pictures;
 use crate::progress::Screen;
@@ -17,7 +18,7 @@ use crate::progress::Screen;
   dapple reproduce patch/fig3 --html fig3.html")]
 pub(crate) struct Arguments {
     /// The figure, such as patch/fig3
-    #[arg(value_name = "ID", required_unless_present = "list")]
+    #[arg(value_name = "ID", required_unless_present = "list", value_parser = Offered::figures(), hide_possible_values = true)]
     id: Option<String>,
     /// Lists every figure
     #[arg(long, conflicts_with = "id")]
