@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, V
 use dapple_plan::BracketPrecision;
 use dapple_plan::spec::keys::{KEYS, Key, Kind};
 
-use crate::offered::Offered;
+use crate::shell_words::ShellWords;
 use crate::verbs::{
     account, advise, audit, budget, calibrate, check, choose, completions, data, demo, eval, export,
     inclusion, keys, man, mask, measure, models, new, predict, prepare, profile, report, reproduce, serve,
@@ -75,7 +75,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FILE.toml")]
     plan: Option<PathBuf>,
     /// Sets any key of the plan, after file and flags; may be repeated
-    #[arg(long, value_name = "KEY=VALUE", value_parser = Offered::settings(), hide_possible_values = true)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = ShellWords::settings(), hide_possible_values = true)]
     pub(crate) set: Vec<String>,
     #[command(flatten)]
     pub(crate) output: OutputFlags,

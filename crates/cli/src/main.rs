@@ -13,11 +13,11 @@ mod interrupt;
 mod load;
 mod look;
 mod machine;
-mod offered;
 mod output;
 mod pictures;
 mod progress;
 mod ranks;
+mod shell_words;
 mod verbs;
 
 use std::process::ExitCode;

@@ -9,7 +9,7 @@ use dapple_plan::spec::keys::{self, KEYS, Key};
 
 /// Takes what another parser takes. Shells are told how it may begin.
 #[derive(Debug, Clone)]
-pub(crate) struct Offered<P> {
+pub(crate) struct ShellWords<P> {
     parser: P,
     /// Words in a static, because clap borrows them forever.
     words: &'static LazyLock<Vec<String>>,
@@ -38,7 +38,7 @@ fn settings(section: &str) -> Vec<String> {
     KEYS.iter().filter(|key| key.path.starts_with(section)).flat_map(of).collect()
 }
 
-impl Offered<StringValueParser> {
+impl ShellWords<StringValueParser> {
     fn text(words: &'static LazyLock<Vec<String>>) -> Self {
         Self { parser: StringValueParser::new(), words }
     }
@@ -69,14 +69,14 @@ impl Offered<StringValueParser> {
     }
 }
 
-impl Offered<PathBufValueParser> {
+impl ShellWords<PathBufValueParser> {
     /// A folder, or the name of a model.
     pub(crate) fn folders_or_models() -> Self {
         Self { parser: PathBufValueParser::new(), words: &MODELS }
     }
 }
 
-impl<P: TypedValueParser> TypedValueParser for Offered<P> {
+impl<P: TypedValueParser> TypedValueParser for ShellWords<P> {
     type Value = P::Value;
 
     fn parse_ref(
