@@ -21,4 +21,5 @@ mod test_images;
 pub use crops::crop_of;
 pub use error::PageError;
 pub use paths::without_folders;
+pub use promise::level_words;
 pub use run::{RunFigure, RunPage};

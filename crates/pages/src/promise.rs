@@ -12,7 +12,7 @@ use dapple_train::{BudgetStatement, LabelStatus, RunCertificate, SpendingPoint};
 pub(crate) struct PromisedLevel {
     pub(crate) relation: Relation,
     /// The place in a chart's colours.
-    color: usize,
+    pub(crate) color: usize,
     pub(crate) spent: Option<Bracket>,
     pub(crate) planned: Option<Bracket>,
 }
@@ -41,13 +41,19 @@ impl PromisedLevel {
 
     /// The level in a few words.
     pub(crate) fn words(&self) -> &'static str {
-        match self.relation {
-            Relation::Patch => "the private patch",
-            Relation::Replace => "a whole record",
-            Relation::AddRemove => "whether a record is there",
-            Relation::Masked => "the private tokens",
-            Relation::User => "a whole user",
-        }
+        level_words(self.relation)
+    }
+}
+
+/// What a level protects, in a few words.
+#[must_use]
+pub fn level_words(relation: Relation) -> &'static str {
+    match relation {
+        Relation::Patch => "the private patch",
+        Relation::Replace => "a whole record",
+        Relation::AddRemove => "whether a record is there",
+        Relation::Masked => "the private tokens",
+        Relation::User => "a whole user",
     }
 }
 

@@ -63,7 +63,7 @@ impl RunPage {
         let description = ModelDescription::read(folder).ok();
         let classes = description.as_ref().map_or(&[][..], |description| &description.classes);
         let mut made = Self { page: Page::new(name_of(folder)).lead(lead(certificate)), figures: Vec::new() };
-        made.add(headline(certificate, lines.last()));
+        made.add(headline(certificate, &levels, lines.last()));
         if !levels.is_empty() {
             let budget = budget_of(folder);
             let (bar, words) = match &budget {
@@ -145,7 +145,15 @@ fn lead(certificate: &RunCertificate) -> String {
     }
 }
 
-fn headline(certificate: &RunCertificate, last: Option<&EvaluationLine>) -> Section {
+fn headline(
+    certificate: &RunCertificate,
+    levels: &[PromisedLevel],
+    last: Option<&EvaluationLine>,
+) -> Section {
+    let own = |headline: Headline| match levels.first() {
+        Some(level) => headline.color(level.color),
+        None => headline,
+    };
     let mut headlines = Vec::new();
     if let Some(line) = last {
         let score = line.evaluation.score();
@@ -158,9 +166,9 @@ fn headline(certificate: &RunCertificate, last: Option<&EvaluationLine>) -> Sect
     match (&certificate.spent, certificate.private) {
         (Some(spent), _) => {
             let epsilon = Headline::new("epsilon spent, at most", number::up(spent.epsilon.upper, 4));
-            headlines.push(epsilon.detail(format!("at delta {}", number::brief(spent.delta))));
+            headlines.push(own(epsilon.detail(format!("at delta {}", number::brief(spent.delta)))));
         }
-        (None, true) => headlines.push(Headline::new("epsilon spent", "0")),
+        (None, true) => headlines.push(own(Headline::new("epsilon spent", "0"))),
         (None, false) => headlines.push(Headline::new("epsilon", "none").detail("nothing is guaranteed")),
     }
     let steps = Headline::new("steps", certificate.steps_spent.to_string());

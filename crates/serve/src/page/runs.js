@@ -172,7 +172,7 @@ const showRun = async (name, focus) => {
 // Asks whether an epsilon may be spent.
 const confirmed = (words, protects, epsilon) => new Promise((answer) => {
   at("confirm-words").textContent = words;
-  at("confirm-protects").textContent = protects && `Protected is ${protects}.`;
+  at("confirm-protects").textContent = protects && `It protects ${protects}.`;
   at("agree").textContent = `Spend an epsilon of at most ${epsilon}`;
   const dialog = at("confirm");
   const close = (agreed) => {

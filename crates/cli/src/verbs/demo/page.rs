@@ -17,7 +17,8 @@ pub(super) fn page(arguments: &Arguments, methods: &[Measured], plan: &PlanSpec)
         let detail = method.deviation.map_or_else(String::new, |deviation| {
             format!("± {:.1} over {} runs", 100.0 * deviation, method.scores.len())
         });
-        Headline::new(format!("{}, {} level", method.measure, method.method), value).detail(detail)
+        let headline = Headline::new(format!("{}, {} level", method.measure, method.method), value);
+        headline.detail(detail).color(method::of_level(method.relation, method.sampling))
     });
     let epsilon = methods.iter().map(|method| method.epsilon).fold(0.0, f64::max);
     let shown = if arguments.garments { garments::data()? } else { streets::pictures(arguments)? };
@@ -63,7 +64,7 @@ pub(super) fn page(arguments: &Arguments, methods: &[Measured], plan: &PlanSpec)
             "and all else is the same. One learning rate serves both levels: for each it is the best of five that were tried on other streets, to train on and to judge by, and never on those of the test"
         }
     };
-    Ok(Page::new("Patch-level and record-level privacy, side by side")
+    Ok(Page::new("Privacy of patches and of whole records, side by side")
         .lead(format!(
             "The same model, data and crops, trained with epsilon {} at delta {} under two neighbouring relations.",
             number::up(epsilon, 4),
