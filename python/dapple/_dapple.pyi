@@ -277,7 +277,7 @@ class Certificate:
         """
     def statement(self, /) -> str:
         """
-        A statement for a reviewer, in Markdown: what the adversary sees, what is protected, what is assumed.
+        A statement for a reviewer, in Markdown: what the adversary sees, what is protected, what is assumed, and what a test can reach.
         """
     @property
     def steps(self, /) -> int:
@@ -296,6 +296,13 @@ class Certificate:
     def to_json(self, /) -> str:
         """
         The certificate as JSON, as `dapple account --json` prints it.
+        """
+    @property
+    def trade_off(self, /) -> list[tuple[float, float]] | None:
+        """
+        What tests between neighbouring data sets can reach (f-DP): pairs of a share of false alarms and the least share of misses. `None`
+        where only epsilon is bounded, and in the certificate of a run, whose plan has the curve: `dapple.plan_of_run(folder).account()`.
+        `plan.pld().trade_off` tells it at any share.
         """
 
 @final

@@ -29,10 +29,9 @@ class Cli:
         return json.loads(done.stdout)
 
     def account(self, *words, **keywords):
-        """The certificate that `dapple account` prints, without the trade-off curve beside it."""
+        """The certificate that `dapple account` prints, with the trade-off curve where there is one."""
         answer = self.json("account", *words, **keywords)
-        curve = answer.pop("trade_off", [])
-        misses = [point["misses_at_least"] for point in curve]
+        misses = [point["misses_at_least"] for point in answer.get("trade_off", [])]
         assert misses == sorted(misses, reverse=True) and all(0 <= miss <= 1 for miss in misses)
         return answer
 

@@ -1,6 +1,7 @@
 """The same numbers as the command line to the last digit, and the same errors with the same hints."""
 
 import json
+import math
 
 import pytest
 from plans import CROP, PATCH, PLANS, RECORDS
@@ -17,8 +18,28 @@ def test_account(cli, name):
 def test_texts(cli, name):
     certificate = dapple.account(**PLANS[name])
     assert str(certificate) == cli.run("account", **PLANS[name]).stdout
-    assert certificate.statement() == cli.run("account", "--statement", **PLANS[name]).stdout.split("\n## What a test can reach")[0]
+    assert certificate.statement() == cli.run("account", "--statement", **PLANS[name]).stdout
     assert json.loads(certificate.to_json()) == cli.account(**PLANS[name])
+
+
+def test_trade_off(cli):
+    """The curve of the certificate is the command line's, and a line of the plan's own privacy profile lies below it."""
+    certificate = dapple.account(**PATCH)
+    curve = certificate.trade_off
+    assert curve == [(point["false_alarms"], point["misses_at_least"]) for point in cli.account(**PATCH)["trade_off"]]
+    assert curve == dapple.Plan(**PATCH).account().trade_off
+    assert "What a test can reach" in certificate.statement()
+    # The curve is at least as high as the line of the certificate itself, and what Pld says at the same shares.
+    line = [max(0, 1 - certificate.delta - math.exp(certificate.epsilon) * alarms) for alarms, _ in curve]
+    # Four hundred lines follow the curve to three digits.
+    assert all(misses >= below - 1e-3 for (_, misses), below in zip(curve, line))
+    assert [misses for _, misses in curve] == dapple.Plan(**PATCH).pld().trade_off([alarms for alarms, _ in curve])
+    # What was solved for has one, too.
+    found = dapple.calibrate("noise_multiplier", **{**PATCH, "epsilon": 2.0})
+    assert found.certificate.trade_off == found.plan.account().trade_off
+    # Where only epsilon is bounded there is none.
+    bounded = dict(PLANS["balanced"], relation="replace")
+    assert dapple.account(**bounded).trade_off is None and "trade_off" not in cli.account(**bounded)
 
 
 @pytest.mark.parametrize(

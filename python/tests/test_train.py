@@ -51,6 +51,23 @@ def test_a_run_is_that_of_the_command_line(cli, tmp_path):
     assert [event.step for event in heard if event.kind == "evaluated"] == [4, 8, 12]
 
 
+@pytest.mark.parametrize("variables, number", [({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1"}, "2"), ({"PMI_SIZE": "4", "PMI_RANK": "0"}, "4")])
+def test_a_launcher_of_several_processes_is_refused(tmp_path, variables, number):
+    """Each process would begin a run of its own, which nothing adds up."""
+    program = "import dapple, sys\ntry: dapple.train(eval(sys.argv[1]), out=sys.argv[2])\nexcept dapple.errors.RunError as error: print(error); print(error.hint)"
+    words = [sys.executable, "-c", program, repr(PLAN), str(tmp_path / "run")]
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **variables})
+    message, hint = done.stdout.splitlines()
+    assert message.startswith(f"{number} processes were started") and "without a launcher" in hint, done
+    assert not (tmp_path / "run").exists()
+    # One process alone is no launch, and a run that is there is not gone on with either.
+    alone = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "OMPI_COMM_WORLD_SIZE": "1"})
+    assert alone.returncode == 0 and (tmp_path / "run/certificate.json").exists(), alone.stderr
+    words[2] = program.replace("dapple.train(eval(sys.argv[1]), out=sys.argv[2])", "dapple.resume(sys.argv[2])")
+    again = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **variables})
+    assert again.stdout.startswith(f"{number} processes were started"), again
+
+
 def test_metrics_are_columns(tmp_path):
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     run = dapple.train(PLAN, out=tmp_path / "run")

@@ -1,14 +1,13 @@
 //! The arguments of the command line.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand, ValueHint};
 use dapple_plan::BracketPrecision;
 use dapple_plan::spec::keys::{KEYS, Key, Kind};
 
+use crate::shell_words::ShellWords;
 use crate::verbs::{
     account, advise, audit, budget, calibrate, check, choose, completions, data, demo, eval, export,
     inclusion, keys, man, mask, measure, models, new, predict, prepare, profile, report, reproduce, serve,
@@ -76,7 +75,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FILE.toml")]
     plan: Option<PathBuf>,
     /// Sets any key of the plan, after file and flags; may be repeated
-    #[arg(long, value_name = "KEY=VALUE", value_parser = SettingParser, hide_possible_values = true)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = ShellWords::settings(), hide_possible_values = true)]
     pub(crate) set: Vec<String>,
     #[command(flatten)]
     pub(crate) output: OutputFlags,
@@ -88,36 +87,6 @@ impl Common {
     /// The file of the plan, whether it was given by position or by `--plan`.
     pub(crate) fn plan(&self) -> Option<&Path> {
         self.file.as_deref().or(self.plan.as_deref())
-    }
-}
-
-/// How settings may begin: every key, with its words where it has some. They live in a static because clap borrows them forever.
-static BEGINNINGS: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let of = |key: &Key| match key.choices {
-        [] => vec![format!("{}=", key.path)],
-        words => words.iter().map(|word| format!("{}={word}", key.path)).collect(),
-    };
-    KEYS.iter().flat_map(of).collect()
-});
-
-/// Takes any text as a setting, which is checked with the plan. Shells are told how a setting may begin.
-#[derive(Debug, Clone, Copy)]
-struct SettingParser;
-
-impl TypedValueParser for SettingParser {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &Command,
-        argument: Option<&Arg>,
-        value: &OsStr,
-    ) -> Result<Self::Value, clap::Error> {
-        StringValueParser::new().parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(BEGINNINGS.iter().map(|text| PossibleValue::new(text.as_str()))))
     }
 }
 

@@ -3,11 +3,12 @@
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
 use dapple_audit::AuditError;
 use dapple_pages::PageError;
 use dapple_plan::PlanError;
+use dapple_plan::spec::keys::KEYS;
 use dapple_report::ReportError;
 use dapple_reproduce::ReproduceError;
 use dapple_serve::ServeError;
@@ -230,11 +231,38 @@ impl From<clap::Error> for Failure {
                 let text = error.render().to_string();
                 let message = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
                 let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
-                let hint = tip.map_or_else(usage, str::to_owned);
+                // No verb takes a value that looks like a flag.
+                let tip = tip.filter(|tip| !tip.starts_with("to pass ")).map(str::to_owned);
+                let hint = setting_meant(&error).or(tip).unwrap_or_else(usage);
                 Self::request(message, hint)
             }
         }
     }
+}
+
+/// What other programs call keys that have no flag here.
+const CALLED_ELSEWHERE: [(&str, &str); 2] =
+    [("lr", "optimiser.learning_rate"), ("optimizer", "optimiser.kind")];
+
+/// A hint that names the key of a plan, for a flag that does not exist but is called as the key is.
+fn setting_meant(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    let name = flag.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
+    let command = Cli::command();
+    let verb = command.find_subcommand(std::env::args().nth(1)?)?;
+    verb.get_arguments().find(|argument| argument.get_long() == Some("set"))?;
+    let word = name.replace('-', "_");
+    let elsewhere = CALLED_ELSEWHERE.iter().find(|(other, _)| *other == name).map(|(_, path)| *path);
+    let named = |path: &&str| match path.split_once('.') {
+        Some((section, key)) => key == word || (section == word && key == "name"),
+        None => false,
+    };
+    let keys: Vec<String> = elsewhere
+        .into_iter()
+        .chain(KEYS.iter().map(|key| key.path).filter(named))
+        .map(|path| format!("--set {path}=.."))
+        .collect();
+    (!keys.is_empty()).then(|| format!("give {}", keys.join(" or ")))
 }
 
 /// A hint that names the help of the verb that was given.

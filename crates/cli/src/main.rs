@@ -17,6 +17,7 @@ mod output;
 mod pictures;
 mod progress;
 mod ranks;
+mod shell_words;
 mod verbs;
 
 use std::process::ExitCode;

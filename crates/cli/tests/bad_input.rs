@@ -250,3 +250,24 @@ fn a_link_counts_no_picture_twice() {
     });
     assert_eq!(farm.code, 0, "{}", farm.stderr);
 }
+
+/// Keys without a flag are often typed as one, by the names that other programs give them.
+#[test]
+fn flags_that_are_keys_are_told_as_keys() {
+    for (arguments, hint) in [
+        ("train plan.toml --out run --learning-rate 0.5", "give --set optimiser.learning_rate=.."),
+        ("train plan.toml --out run --lr 0.5", "give --set optimiser.learning_rate=.."),
+        ("train plan.toml --out run --model resnet-18", "give --set model.name=.."),
+        ("account plan.toml --seed 1", "give --set model.seed=.. or --set train.seed=.."),
+        // A slip in a flag is told as one, and what is no key at all leads to the help.
+        ("train plan.toml --out run --epsilom 1", "a similar argument exists: '--epsilon'"),
+        ("account plan.toml --zzzzzzzzzzzzzzzz", "see `dapple account --help`"),
+        ("models --learning-rate 1", "see `dapple models --help`"),
+        ("reproduce fig", "see `dapple reproduce --list`; figures are written as patch/fig3"),
+    ] {
+        let run = dapple_with(arguments, photos);
+        assert_eq!(run.code, 2, "{arguments}: {}", run.stderr);
+        assert!(run.stderr.contains(&format!("hint: {hint}\n")), "{arguments}: {}", run.stderr);
+        assert!(!run.folder.path().join("run").exists(), "{arguments}");
+    }
+}

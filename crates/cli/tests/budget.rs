@@ -62,6 +62,30 @@ fn runs_are_counted_until_the_total_is_reached() {
     }
 }
 
+/// The page of a run shows what all runs in its budget cost.
+#[test]
+fn the_page_of_a_run_has_a_bar_for_its_budget() {
+    let run = dapple_with("train plan.toml --out a --device cpu -q", prepare);
+    let folder = run.folder.path();
+    let page = |name: &str| std::fs::read_to_string(folder.join(name).join("report.html")).unwrap();
+    assert!(!page("a").contains("in the budget"), "a run without a budget has no such bar");
+    for name in ["b", "c"] {
+        let arguments = format!("train plan.toml --out {name} --device cpu -q --budget some.budget");
+        assert_eq!(dapple(folder, &format!("{arguments} --epsilon-total 9")).0, 0);
+    }
+    let together = json(folder, "budget some.budget --json")["epsilon"]["upper"].as_f64().unwrap();
+    let words = format!("at most {} taken of 9", dapple_plan::number::up(together, 4));
+    assert!(page("c").contains(&words) && page("c").contains("counted 2 runs"), "{words}");
+    // The page of the first run was written before the second began, and is brought up to date.
+    assert!(page("b").contains("counted this run alone"));
+    assert_eq!(dapple(folder, "report b -q").0, 0);
+    assert!(page("b").contains(&words));
+    // A budget that is not at hand takes the bar along, and nothing else.
+    std::fs::rename(folder.join("some.budget"), folder.join("elsewhere")).unwrap();
+    assert_eq!(dapple(folder, "report b -q").0, 0);
+    assert!(!page("b").contains("in the budget") && page("b").contains("spent of"));
+}
+
 #[test]
 fn what_a_budget_tells() {
     let run = dapple_with("train plan.toml --out a --budget some.budget --device cpu -q", prepare);

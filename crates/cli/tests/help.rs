@@ -108,6 +108,60 @@ fn every_key_is_completed() {
     }
 }
 
+/// Shells complete models, formats, figures, data sets and weights wherever a verb takes one.
+#[test]
+fn every_name_is_completed() {
+    let choices = |key: &str| dapple_plan::spec::keys::find(key).unwrap().choices.iter().copied();
+    let figures = dapple("reproduce --list --json").json();
+    let figures: Vec<&str> =
+        figures.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
+    let weights = dapple("weights list --json").json();
+    let weights: Vec<&str> =
+        weights["weights"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    let models: Vec<&str> = choices("model.name").collect();
+    let axes = |name: &str| format!("{name}=");
+    let axes: Vec<String> = ["crop", "noise-multiplier", "optimiser.learning_rate"].map(axes).to_vec();
+    let axes: Vec<&str> = axes.iter().map(String::as_str).collect();
+    let settings: Vec<String> =
+        choices("data.format").map(|format| format!("data.format={format}")).collect();
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    // What bash offers after these words.
+    let script = dapple("completions bash").stdout;
+    let offered = |case: &str, flag: Option<&str>| -> Vec<String> {
+        let own = script.split(&format!("\n        {case})\n")).nth(1).unwrap();
+        let own = own.split("\n            ;;\n        dapple__").next().unwrap();
+        let words = match flag {
+            None => own.split("opts=\"").nth(1).unwrap().split('"').next().unwrap(),
+            Some(flag) => {
+                let after = own.split(&format!("                {flag})\n")).nth(1).unwrap();
+                after.split("compgen -W \"").nth(1).unwrap().split('"').next().unwrap()
+            }
+        };
+        words.split_whitespace().map(str::to_owned).collect()
+    };
+    for (case, flag, names) in [
+        ("dapple__subcmd__export", None, &models),
+        ("dapple__subcmd__export", Some("--set"), &vec!["model.norm=frozen"]),
+        ("dapple__subcmd__measure", Some("--model"), &models),
+        ("dapple__subcmd__new", Some("--model"), &models),
+        ("dapple__subcmd__reproduce", None, &figures),
+        ("dapple__subcmd__sweep", Some("--over"), &axes),
+        ("dapple__subcmd__choose", Some("--over"), &axes),
+        ("dapple__subcmd__train", Some("--set"), &settings),
+        ("dapple__subcmd__weights__subcmd__get", None, &weights),
+        ("dapple__subcmd__data__subcmd__get", None, &vec!["cifar-10"]),
+        ("dapple__subcmd__keys", None, &vec!["privacy", "model"]),
+    ] {
+        let found = offered(case, flag);
+        for name in names {
+            assert!(
+                found.iter().any(|word| word == name),
+                "{case} {flag:?} does not offer {name}: {found:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn completions_and_manual_pages() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {

@@ -41,6 +41,7 @@ pub use batch::{Batch, DropoutSource, Targets, UnitMasks};
 pub use clipping::{Clipping, ClippingRule};
 pub use cpu::{
     ClippedVector, CpuExecutor, CpuOptions, GradientSum, JointNumbers, Loaded, Total, VectorSum, arrangement,
+    sample_bytes,
 };
 pub use error::EngineError;
 pub use layout::{Layout, LayoutEntry};

@@ -24,6 +24,7 @@ mod loss;
 pub mod op;
 pub mod plan;
 mod print;
+mod products;
 mod split;
 mod submodel;
 pub mod tune;

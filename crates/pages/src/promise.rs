@@ -6,11 +6,13 @@ use dapple_report::paint::method;
 use dapple_report::{
     Axis, BudgetBar, Chart, Column, Figure, LegendPlace, ReportError, Section, Series, Table, budget_bars,
 };
-use dapple_train::{LabelStatus, RunCertificate, SpendingPoint};
+use dapple_train::{BudgetStatement, LabelStatus, RunCertificate, SpendingPoint};
 
 /// A level at which the run has a price.
 pub(crate) struct PromisedLevel {
     pub(crate) relation: Relation,
+    /// The place in a chart's colours.
+    pub(crate) color: usize,
     pub(crate) spent: Option<Bracket>,
     pub(crate) planned: Option<Bracket>,
 }
@@ -18,13 +20,19 @@ pub(crate) struct PromisedLevel {
 impl PromisedLevel {
     /// The plan's own level, and that of whole records where the plan protects less.
     pub(crate) fn all(certificate: &RunCertificate) -> Vec<Self> {
+        let color = |relation: Relation| {
+            let sampling = certificate.planned.as_ref().map_or("", |planned| planned.sampling.name());
+            method::of_level(relation.name(), sampling)
+        };
         let own = certificate.planned.as_ref().map(|planned| Self {
             relation: planned.relation,
+            color: color(planned.relation),
             spent: certificate.spent.as_ref().map(|spent| spent.epsilon),
             planned: Some(planned.epsilon),
         });
         let whole = certificate.record_level.map(|level| Self {
             relation: level.relation,
+            color: color(level.relation),
             spent: level.spent,
             planned: level.planned,
         });
@@ -33,13 +41,19 @@ impl PromisedLevel {
 
     /// The level in a few words.
     pub(crate) fn words(&self) -> &'static str {
-        match self.relation {
-            Relation::Patch => "the private patch",
-            Relation::Replace => "a whole record",
-            Relation::AddRemove => "whether a record is there",
-            Relation::Masked => "the private tokens",
-            Relation::User => "a whole user",
-        }
+        level_words(self.relation)
+    }
+}
+
+/// What a level protects, in a few words.
+#[must_use]
+pub fn level_words(relation: Relation) -> &'static str {
+    match relation {
+        Relation::Patch => "the private patch",
+        Relation::Replace => "a whole record",
+        Relation::AddRemove => "whether a record is there",
+        Relation::Masked => "the private tokens",
+        Relation::User => "a whole user",
     }
 }
 
@@ -52,8 +66,8 @@ pub(crate) fn bracket_words(epsilon: Bracket) -> String {
     }
 }
 
-/// The share of each level's budget that is spent.
-pub(crate) fn bars(levels: &[PromisedLevel]) -> Graphic {
+/// The share of each level's budget that is spent, and beneath it what all runs together have spent of a budget that counts them.
+pub(crate) fn bars(levels: &[PromisedLevel], runs: Option<BudgetBar>) -> Graphic {
     let bar = |level: &PromisedLevel| {
         let planned = level.planned?;
         let spent = level.spent.map_or(0.0, |spent| spent.upper);
@@ -62,12 +76,38 @@ pub(crate) fn bars(levels: &[PromisedLevel]) -> Graphic {
             if spent > 0.0 { format!("at most {}", number::up(spent, 4)) } else { "nothing".to_owned() };
         Some(BudgetBar {
             name: format!("epsilon for {}", level.words()),
-            color: method::of_relation(level.relation.name()),
+            color: level.color,
             share,
             words: format!("{spent} spent of {} planned", number::up(planned.upper, 4)),
         })
     };
-    budget_bars(&levels.iter().filter_map(bar).collect::<Vec<_>>())
+    budget_bars(&levels.iter().filter_map(bar).chain(runs).collect::<Vec<_>>())
+}
+
+/// What all runs in a budget cost together, as a bar if the budget has a total, and in a sentence.
+pub(crate) fn across_runs(
+    budget: &BudgetStatement,
+    certificate: &RunCertificate,
+) -> (Option<BudgetBar>, String) {
+    let upper = number::up(budget.epsilon.upper, 4);
+    let sampling = certificate.planned.as_ref().map_or("", |planned| planned.sampling.name());
+    let bar = budget.epsilon_total.map(|total| BudgetBar {
+        name: "epsilon for all runs in the budget".to_owned(),
+        color: method::of_level(budget.relation, sampling),
+        share: budget.epsilon.upper / total,
+        words: format!("at most {upper} taken of {}", number::exact(total)),
+    });
+    let protects =
+        budget.protects.as_ref().map_or_else(String::new, |protects| format!(" It protects {protects}."));
+    let counted = match budget.entries.len() {
+        1 => "this run alone".to_owned(),
+        several => format!("{several} runs, this one among them"),
+    };
+    let words = format!(
+        "The budget counted {counted}, when this page was written: an epsilon of at most {upper} at delta {}, with everything that is set aside for runs that go on.{protects}",
+        number::brief(budget.delta),
+    );
+    (bar, words)
 }
 
 /// Epsilon over the steps; `None` if there is no line to draw.
@@ -86,7 +126,7 @@ pub(crate) fn spending(points: &[SpendingPoint], levels: &[PromisedLevel]) -> Op
         };
         let line = points.iter().filter_map(|point| Some((point.step as f64, value(point)?.upper)));
         let series = Series::line_points(level.words(), line);
-        chart = chart.series(series.color(method::of_relation(level.relation.name())));
+        chart = chart.series(series.color(level.color));
     }
     Some(Figure::single(chart).panel_size(400.0, 260.0))
 }

@@ -1,12 +1,14 @@
 //! The page of a run, made from what the run has released: its plan, its certificate and its evaluations, and for its pictures public images of
-//! its test set. What lies in the folder `private` is not read.
+//! its test set. Of what lies in the folder `private`, only the name of a budget is read.
 
 use std::path::Path;
 
 use dapple_plan::{DataPlan, PlanError, number};
 use dapple_report::graphic::Graphic;
 use dapple_report::{Headline, Page, Section, Theme};
-use dapple_train::{EvaluationLine, ModelDescription, RunCertificate, plan_of_run, spending};
+use dapple_train::{
+    BudgetStatement, EvaluationLine, ModelDescription, RunCertificate, plan_of_run, spending,
+};
 
 use crate::error::PageError;
 use crate::promise::PromisedLevel;
@@ -47,7 +49,7 @@ impl RunPage {
     ///
     /// # Guarantee
     /// The page shows what the run has released, and images of its test set only if they have files of their own. It names no folder of this
-    /// machine.
+    /// machine. Of a budget that counts the run it shows what all runs in it cost, which follows from their plans and their numbers of steps.
     ///
     /// # Errors
     /// A folder without a run, a ledger that cannot be trusted, a test image that cannot be read.
@@ -61,13 +63,16 @@ impl RunPage {
         let description = ModelDescription::read(folder).ok();
         let classes = description.as_ref().map_or(&[][..], |description| &description.classes);
         let mut made = Self { page: Page::new(name_of(folder)).lead(lead(certificate)), figures: Vec::new() };
-        made.add(headline(certificate, lines.last()));
+        made.add(headline(certificate, &levels, lines.last()));
         if !levels.is_empty() {
-            let bars = figures::picture("budget", promise::bars(&levels));
-            made.with(
-                Section::new(""),
-                vec![(bars, "What is spent of what the plan may spend. Both are upper bounds.".to_owned())],
-            );
+            let budget = budget_of(folder);
+            let (bar, words) = match &budget {
+                Some(budget) => promise::across_runs(budget, certificate),
+                None => (None, String::new()),
+            };
+            let bars = figures::picture("budget", promise::bars(&levels, bar));
+            let caption = format!("What is spent of what the plan may spend. All are upper bounds. {words}");
+            made.with(Section::new(""), vec![(bars, caption.trim_end().to_owned())]);
         }
         if let Some(section) = scenes::section(folder, &test, description.as_ref())? {
             made.add(section);
@@ -123,6 +128,12 @@ impl RunPage {
     }
 }
 
+/// The budget that counts the run, if it is at hand. A page is no place to complain of one that was moved: `dapple budget` does.
+fn budget_of(folder: &Path) -> Option<BudgetStatement> {
+    let file = dapple_train::budget_of_run(folder).ok()??;
+    dapple_train::budgets(&file).ok()?.pop()
+}
+
 fn name_of(folder: &Path) -> String {
     folder.file_name().map_or_else(|| "Run".to_owned(), |name| name.to_string_lossy().into_owned())
 }
@@ -134,7 +145,15 @@ fn lead(certificate: &RunCertificate) -> String {
     }
 }
 
-fn headline(certificate: &RunCertificate, last: Option<&EvaluationLine>) -> Section {
+fn headline(
+    certificate: &RunCertificate,
+    levels: &[PromisedLevel],
+    last: Option<&EvaluationLine>,
+) -> Section {
+    let own = |headline: Headline| match levels.first() {
+        Some(level) => headline.color(level.color),
+        None => headline,
+    };
     let mut headlines = Vec::new();
     if let Some(line) = last {
         let score = line.evaluation.score();
@@ -147,9 +166,9 @@ fn headline(certificate: &RunCertificate, last: Option<&EvaluationLine>) -> Sect
     match (&certificate.spent, certificate.private) {
         (Some(spent), _) => {
             let epsilon = Headline::new("epsilon spent, at most", number::up(spent.epsilon.upper, 4));
-            headlines.push(epsilon.detail(format!("at delta {}", number::brief(spent.delta))));
+            headlines.push(own(epsilon.detail(format!("at delta {}", number::brief(spent.delta)))));
         }
-        (None, true) => headlines.push(Headline::new("epsilon spent", "0")),
+        (None, true) => headlines.push(own(Headline::new("epsilon spent", "0"))),
         (None, false) => headlines.push(Headline::new("epsilon", "none").detail("nothing is guaranteed")),
     }
     let steps = Headline::new("steps", certificate.steps_spent.to_string());

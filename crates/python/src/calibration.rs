@@ -1,6 +1,8 @@
 //! The class `Calibration`.
 
-use dapple_plan::{Calibrated, Certificate, PlanSpec, SolvedUnknown, SolvedValue, number};
+use std::sync::Arc;
+
+use dapple_plan::{BracketPrecision, Calibrated, Certificate, PlanSpec, SolvedUnknown, SolvedValue, number};
 use pyo3::prelude::*;
 use serde_json::json;
 
@@ -15,12 +17,18 @@ use crate::request::PlanRequest;
 pub(crate) struct Calibration {
     solved: SolvedUnknown,
     certificate: Certificate,
+    precision: BracketPrecision,
     plan: Py<PyPlan>,
 }
 
 impl Calibration {
     /// The answer to a request, as Python objects.
-    pub(crate) fn new(py: Python<'_>, request: PlanRequest, found: Calibrated) -> PyResult<Self> {
+    pub(crate) fn new(
+        py: Python<'_>,
+        request: PlanRequest,
+        found: Calibrated,
+        precision: BracketPrecision,
+    ) -> PyResult<Self> {
         let Calibrated { solved, plan, certificate, .. } = found;
         let PlanRequest { mut spec, masks, base, .. } = request;
         // A size is solved for as a whole, and replaces whatever the plan says of it, as a flag replaces what a file says.
@@ -35,6 +43,7 @@ impl Calibration {
         Ok(Self {
             solved,
             certificate,
+            precision,
             plan: Py::new(py, PyPlan::known(PlanRequest::with_masks(spec, masks).based(base), plan))?,
         })
     }
@@ -97,7 +106,8 @@ impl Calibration {
     /// The certificate of that plan.
     #[getter]
     fn certificate(&self) -> PyCertificate {
-        self.certificate.clone().into()
+        let plan = Arc::clone(self.plan.get().plan());
+        PyCertificate::of(plan, self.certificate.clone(), self.precision)
     }
 
     /// The epsilon of that plan, at most the target.

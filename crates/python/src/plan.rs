@@ -129,8 +129,10 @@ impl PyPlan {
     fn account(&self, py: Python<'_>, precision: f64) -> PyResult<PyCertificate> {
         let precision = precision_of(py, precision)?;
         let plan = self.plan.clone();
-        let certificate = worker::run(py, move |_| plan.price(precision))?;
-        certificate.map(PyCertificate::from).map_err(|error| error.raise(py))
+        let priced = worker::run(py, move |_| {
+            plan.price(precision).map(|certificate| PyCertificate::of(plan, certificate, precision))
+        })?;
+        priced.map_err(|error| error.raise(py))
     }
 
     /// The privacy-loss distribution of the whole run.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use dapple_plan::PlanSpec;
 use dapple_plan::spec::Performance;
-use dapple_train::{Request, RunOutcome, TrainError, Within};
+use dapple_train::{Launch, Request, RunOutcome, TrainError, Within};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping};
 
@@ -39,6 +39,7 @@ pub(crate) fn train<'py>(
     set: Option<&Bound<'py, PyMapping>>,
     values: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    refuse_launchers(py)?;
     let PlanRequest { spec, masks, base, .. } = PlanRequest::read(plan, set, values)?;
     let request = Request { spec, base, masks };
     let within = within(py, budget, epsilon_total)?;
@@ -62,6 +63,7 @@ pub(crate) fn resume<'py>(
     epsilon_total: Option<f64>,
     set: Option<&Bound<'py, PyMapping>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    refuse_launchers(py)?;
     let performance = performance(py, set)?;
     let within = within(py, budget, epsilon_total)?;
     let place = folder.clone();
@@ -69,6 +71,15 @@ pub(crate) fn resume<'py>(
         dapple_train::resume_within(&place, &performance, within.as_ref(), observer)
     })?;
     run_of(py, &folder)
+}
+
+/// Refuses to carry a run through in each of several processes that a launcher started, which would be as many runs.
+fn refuse_launchers(py: Python<'_>) -> PyResult<()> {
+    let Some(launch) = Launch::detect().filter(Launch::tells_of_others) else { return Ok(()) };
+    let several = launch.size.map_or_else(|| "several".to_owned(), |size| size.to_string());
+    let message = format!("{several} processes were started, and each would begin a run of its own");
+    let hint = "start Python without a launcher; only `dapple train` and `dapple resume` on the command line share a run among processes";
+    Err(errors::raise(py, Class::Run, &message, Some(hint)))
 }
 
 /// The settings of speed and memory in a mapping, which holds nothing else.

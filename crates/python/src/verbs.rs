@@ -49,8 +49,12 @@ pub(crate) fn account(
 ) -> PyResult<PyCertificate> {
     let precision = precision_of(py, precision)?;
     let request = PlanRequest::read(plan, set, values)?;
-    let certificate = worker::run(py, move |_| request.check()?.price(precision))?;
-    certificate.map(PyCertificate::from).map_err(|error| error.raise(py))
+    let priced = worker::run(py, move |_| {
+        let plan = request.check()?;
+        let certificate = plan.price(precision)?;
+        Ok(PyCertificate::of(plan, certificate, precision))
+    })?;
+    priced.map_err(|error: PlanError| error.raise(py))
 }
 
 /// Solves a plan for one unknown: the least noise, or the most of anything else, that keeps epsilon at or below `epsilon`.
@@ -76,7 +80,7 @@ pub(crate) fn calibrate(
     let request = PlanRequest::read(plan, set, values)?;
     let job = request.clone();
     let found = worker::run(py, move |_| dapple_plan::calibrate(&job.spec, &job.masks, unknown, precision))?;
-    Calibration::new(py, request, found.map_err(|error| error.raise(py))?)
+    Calibration::new(py, request, found.map_err(|error| error.raise(py))?, precision)
 }
 
 /// The unknown of a name, with dashes or underscores.

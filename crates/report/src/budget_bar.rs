@@ -2,14 +2,17 @@
 
 use crate::{
     font::{Weight, shorten},
-    graphic::{Anchor, Fill, Graphic, Rect, Text},
+    graphic::{Fill, Graphic, Rect, Text},
     paint::{GRID, INK, MUTED, series_paint},
 };
 
-const WIDTH: f64 = 640.0;
-const MARGIN: f64 = 16.0;
-const ROW: f64 = 52.0;
+/// So narrow that the words can be read where the drawing is as wide as a telephone.
+const WIDTH: f64 = 480.0;
+const MARGIN: f64 = 12.0;
+const ROW: f64 = 72.0;
 const HEIGHT: f64 = 14.0;
+/// From the top of a row to its name, its bar and its words.
+const PLACES: [f64; 3] = [13.0, 22.0, 54.0];
 
 /// One bar: what is spent of what may be.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,12 +36,12 @@ pub fn budget_bars(bars: &[BudgetBar]) -> Graphic {
     let length = WIDTH - 2.0 * MARGIN;
     for (index, bar) in bars.iter().enumerate() {
         let top = MARGIN + index as f64 * ROW;
-        let words = Text::new((WIDTH - MARGIN, top + 12.0), &bar.words, 13.0, MUTED).anchored(Anchor::End);
-        let room = length - words.length() - 12.0;
-        let name = shorten(&bar.name, 13.0, Weight::Semibold, room.max(0.0));
-        graphic.text(Text::new((MARGIN, top + 12.0), &name, 13.0, INK).semibold());
-        graphic.text(words);
-        let (y, radius) = (top + 20.0, HEIGHT / 2.0);
+        let [name, place, words] = PLACES.map(|place| top + place);
+        let shown = shorten(&bar.name, 14.0, Weight::Semibold, length);
+        graphic.text(Text::new((MARGIN, name), &shown, 14.0, INK).semibold());
+        let shown = shorten(&bar.words, 14.0, Weight::Regular, length);
+        graphic.text(Text::new((MARGIN, words), &shown, 14.0, MUTED));
+        let (y, radius) = (place, HEIGHT / 2.0);
         graphic.rect(Rect::new(MARGIN, y, length, HEIGHT), radius, Some(Fill::solid(GRID)), None);
         let filled = length * bar.share.clamp(0.0, 1.0);
         if filled > 0.0 {

@@ -43,7 +43,7 @@ pub use crop::{CropPicture, crop_picture};
 pub use error::ReportError;
 pub use figure::Figure;
 pub use heat_map::confusion_map;
-pub use page::{Headline, Page, Section};
+pub use page::{Headline, Page, Section, style_variables};
 pub use paint::{Rgb, Theme};
 pub use raster::{LabelPicture, Picture, class_colour};
 pub use table::{Cell, Column, Table, TableRows, TextStyle};

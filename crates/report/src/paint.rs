@@ -87,11 +87,12 @@ pub const PALETTE: [Paint; 10] = [
     paint("series-10", 0xa8_3240, 0xf0_8a96),
 ];
 
-/// The colours of what runs are compared by, the same in every figure of every page.
+/// The colours of what runs are compared by, the same in every figure of every page. Where a figure compares anything else, such as crops or a
+/// paper's number with ours, its series take the colours of the palette in their order.
 pub mod method {
-    /// A region protected; batches of fixed size, where several ways to draw are compared.
+    /// A region protected, by batches of fixed size.
     pub const PATCH: usize = 0;
-    /// A whole record substituted.
+    /// A whole record substituted, by batches of fixed size.
     pub const RECORD: usize = 1;
     /// A region protected, by Poisson sampling.
     pub const PATCH_POISSON: usize = 2;
@@ -110,14 +111,16 @@ pub mod method {
     /// A whole user.
     pub const USER: usize = 9;
 
-    /// The colour of a level of protection, by the name of its relation.
+    /// The colour of a level of protection, by the names of its relation and of the way in which steps draw their records.
     #[must_use]
-    pub fn of_relation(name: &str) -> usize {
-        match name {
-            "patch" => PATCH,
-            "replace" => RECORD,
-            "masked" => MASKED,
-            "user" => USER,
+    pub fn of_level(relation: &str, sampling: &str) -> usize {
+        match (relation, sampling) {
+            ("patch", "poisson") => PATCH_POISSON,
+            ("patch", _) => PATCH,
+            ("replace", "poisson") => RECORD_POISSON,
+            ("replace", _) => RECORD,
+            ("masked", _) => MASKED,
+            ("user", _) => USER,
             _ => ADD_REMOVE,
         }
     }

@@ -100,6 +100,9 @@ fn names(is_one: impl Fn(ReproductionKind) -> bool) -> String {
     named.join(", ")
 }
 
+/// The most names that somebody may have meant.
+const MEANT: usize = 4;
+
 /// The figure or table with this name, in upper or lower case.
 ///
 /// # Errors
@@ -114,6 +117,7 @@ pub fn find(id: &str) -> Result<RegisteredReproduction> {
     let like: Vec<&str> = ids().filter(|id| !wanted.is_empty() && id.contains(&wanted)).collect();
     let like = if like.is_empty() { keys::near_words(ids(), &wanted) } else { like };
     let hint = keys::meant(&like)
+        .filter(|_| like.len() <= MEANT)
         .unwrap_or_else(|| "see `dapple reproduce --list`; figures are written as patch/fig3".to_owned());
     Err(ReproduceError::request(format!("there is no figure `{id}`"), hint))
 }

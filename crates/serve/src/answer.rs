@@ -1,9 +1,10 @@
 //! What a plan costs, for the page.
 
 use dapple_plan::{
-    BracketPrecision, Certificate, CertificateDocument, Plan, PlanError, PlanSpec, Relation, SolvedUnknown,
-    number,
+    BracketPrecision, Certificate, CertificateDocument, Plan, PlanError, PlanSpec, Relation, Scheme,
+    SolvedUnknown, number,
 };
+use dapple_report::paint::{method, series_paint};
 use serde::Serialize;
 
 use crate::asked::{Asked, Explorer};
@@ -35,6 +36,8 @@ pub(crate) struct PriceAnswer {
 #[derive(Debug, Serialize)]
 struct PricedLevel {
     relation: &'static str,
+    /// The name of its colour.
+    paint: &'static str,
     /// Rounded to the safe side; `None` if it is too large to report.
     epsilon: Option<ShownBracket>,
     protects: String,
@@ -96,7 +99,7 @@ impl Explorer {
             ));
         }
         let found = self.settled(self.allowed(spec)?)?;
-        let certificate = found.plan.price(precision())?;
+        let certificate = found.price()?;
         let answer = AccountAnswer { certificate: certificate.document(), solved: found.solved };
         serde_json::to_value(&answer).map_err(|error| ServeError::Question(error.to_string()))
     }
@@ -104,11 +107,11 @@ impl Explorer {
     /// Prices the plan of a question, and the same run at the level of whole records where the plan protects less.
     pub(crate) fn price(&self, asked: &Asked) -> Result<PriceAnswer, ServeError> {
         let found = self.plan(asked)?;
-        let certificate = priced(&found.plan)?;
+        let certificate = reportable(found.price())?;
         let mut levels = vec![PricedLevel::of(&found.plan, certificate.as_ref())];
         if found.plan.relation() == Relation::Patch {
             let whole = found.plan.at_relation(Relation::Replace);
-            levels.push(PricedLevel::of(&whole, priced(&whole)?.as_ref()));
+            levels.push(PricedLevel::of(&whole, reportable(whole.price(precision()))?.as_ref()));
         }
         let (assumptions, theorem) =
             certificate.map(|certificate| (certificate.assumptions, certificate.theorem)).unwrap_or_default();
@@ -134,13 +137,18 @@ impl Explorer {
     }
 }
 
-/// The certificate of a plan; `None` if epsilon is too large to report.
-fn priced(plan: &Plan) -> Result<Option<Certificate>, PlanError> {
-    match plan.price(precision()) {
+/// A certificate; `None` if epsilon is too large to report.
+fn reportable(priced: Result<Certificate, PlanError>) -> Result<Option<Certificate>, PlanError> {
+    match priced {
         Ok(certificate) => Ok(Some(certificate)),
         Err(error) if error.is_too_large() => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// The name of the colour of a level, by which the page's style knows it.
+pub(crate) fn level_paint(relation: Relation, sampling: Scheme) -> &'static str {
+    series_paint(method::of_level(relation.name(), sampling.name())).name
 }
 
 impl PricedLevel {
@@ -151,6 +159,7 @@ impl PricedLevel {
         });
         Self {
             relation: plan.relation().name(),
+            paint: level_paint(plan.relation(), plan.sampling().scheme()),
             problem: epsilon.is_none().then(|| "more than can be reported".to_owned()),
             epsilon,
             protects: certificate.map(|certificate| certificate.protects.clone()).unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dapple_plan::{Mask, Plan, PlanError, PlanSpec, SolvedUnknown};
+use dapple_plan::{Certificate, Mask, Plan, PlanError, PlanSpec, SolvedUnknown};
 use serde::Deserialize;
 
 use crate::answer::precision;
@@ -45,6 +45,15 @@ pub(crate) struct AskedPlan {
     pub(crate) settled: PlanSpec,
     pub(crate) solved: Option<SolvedUnknown>,
     pub(crate) plan: Plan,
+    /// The plan's price, where the search for what it leaves open found it.
+    certificate: Option<Certificate>,
+}
+
+impl AskedPlan {
+    /// The certificate of the plan.
+    pub(crate) fn price(&self) -> Result<Certificate, PlanError> {
+        self.certificate.clone().map_or_else(|| self.plan.price(precision()), Ok)
+    }
 }
 
 impl Explorer {
@@ -91,9 +100,10 @@ impl Explorer {
     pub(crate) fn settled(&self, written: PlanSpec) -> Result<AskedPlan, ServeError> {
         let masks = self.masks_of(&written);
         let mut settled = written.clone();
-        let solved = settled.settle(masks, precision())?;
+        let (solved, certificate) = settled.settle_priced(masks, precision())?.unzip();
         let plan = Plan::check_with_masks(&settled, masks)?;
-        Ok(AskedPlan { written, settled, solved, plan })
+        let certificate = certificate.filter(|found| found.plan_hash == plan.hash());
+        Ok(AskedPlan { written, settled, solved, plan, certificate })
     }
 
     /// The masks that a plan names.

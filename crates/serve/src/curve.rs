@@ -1,5 +1,6 @@
 //! Epsilon over one choice of the plan.
 
+use dapple_pages::level_words;
 use dapple_plan::{Plan, PlanError, PlanSpec, Relation};
 use dapple_report::paint::method;
 use dapple_report::{Axis, Chart, Figure, ReferenceLine, Series, Theme};
@@ -111,8 +112,8 @@ impl Explorer {
         let mut chart = Chart::new("").x(Axis::log(choice.label())).y(Axis::log("epsilon"));
         for relation in levels(&plan) {
             let points = self.points(&settled, choice, (low, high), relation)?;
-            chart = chart
-                .series(Series::line(relation.name(), points).color(method::of_relation(relation.name())));
+            let color = method::of_level(relation.name(), plan.sampling().name());
+            chart = chart.series(Series::line(level_words(relation), points).color(color));
         }
         let figure = Figure::single(chart.reference(ReferenceLine::vertical(now, "this plan")))
             .panel_size(420.0, 270.0);

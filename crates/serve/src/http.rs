@@ -12,6 +12,8 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
+use dapple_report::paint::PALETTE;
+use dapple_report::style_variables;
 use serde::Serialize;
 use serde_json::json;
 
@@ -92,7 +94,7 @@ fn router(server: Server) -> Router {
         .route("/", get(page))
         .route("/page.js", get(|| async { asset("text/javascript; charset=utf-8", SCRIPT) }))
         .route("/runs.js", get(|| async { asset("text/javascript; charset=utf-8", RUNS_SCRIPT) }))
-        .route("/page.css", get(|| async { asset("text/css; charset=utf-8", STYLE) }))
+        .route("/page.css", get(|| async { asset("text/css; charset=utf-8", style()) }))
         .merge(known)
         .fallback(|| async { StatusCode::NOT_FOUND })
         .layer(middleware::from_fn_with_state(server.clone(), addressed))
@@ -162,8 +164,13 @@ async fn closed(mut response: Response) -> Response {
     response
 }
 
-fn asset(kind: &'static str, text: &'static str) -> Response {
+fn asset(kind: &'static str, text: impl IntoResponse) -> Response {
     ([(CONTENT_TYPE, kind)], text).into_response()
+}
+
+/// The style of the page. A level has the colour that it has in every figure.
+fn style() -> String {
+    style_variables(&PALETTE) + STYLE
 }
 
 /// A plan as JSON, priced as `dapple account --json` does.

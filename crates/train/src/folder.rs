@@ -80,6 +80,11 @@ impl Folder {
         self.root.join("private/tensorboard")
     }
 
+    /// Asks the process that trains the run to stop.
+    pub(crate) fn stop_request(&self) -> PathBuf {
+        self.root.join("private/stop")
+    }
+
     /// The key that hides the fingerprint of the data set in the ledger.
     pub(crate) fn data_key(&self) -> PathBuf {
         self.root.join("private/data.key")

@@ -73,6 +73,7 @@ mod results;
 mod run;
 mod split;
 mod step;
+mod stop;
 mod tensorboard;
 mod terms;
 mod verify;
@@ -123,4 +124,5 @@ pub use run::{
     complete_without_records, estimate, evaluate, evaluate_watched, evaluate_with, follow, resume,
     resume_among, resume_beside, resume_with, resume_within, start, start_among, start_beside, start_within,
 };
+pub use stop::ask_to_stop;
 pub use verify::{Verdict, verify};

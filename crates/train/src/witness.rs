@@ -1,15 +1,15 @@
 //! Files beside the ledger that know how far a run has come. If they know more than the ledger, something was removed from it.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use serde::Deserialize;
 
 use crate::checkpoint::{self, Checkpoint};
 use crate::error::TrainError;
+use crate::files;
 use crate::folder::Folder;
 use crate::ledger::{History, LedgerError};
+use crate::tensorboard;
 
 /// What a file tells about the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +54,16 @@ impl Witness {
                 found.push(Self { name: name.to_owned(), step, line: None });
             }
         }
+        for (name, place) in
+            [("tensorboard", folder.tensorboard()), ("private/tensorboard", folder.private_tensorboard())]
+        {
+            for path in std::fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path()) {
+                if let Some(step) = bytes(&path).and_then(|bytes| tensorboard::last_step(&bytes)) {
+                    let file = path.file_name().unwrap_or_default().to_string_lossy();
+                    found.push(Self { name: format!("{name}/{file}"), step, line: None });
+                }
+            }
+        }
         Ok(found)
     }
 
@@ -75,9 +85,11 @@ impl Witness {
 }
 
 fn text(path: &Path) -> Option<String> {
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn bytes(path: &Path) -> Option<Vec<u8>> {
+    files::read(path).ok()
 }
 
 /// The largest step in the complete lines of a log.

@@ -4,10 +4,14 @@
 mod common;
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use common::{Recorder, model_bytes, request, write_data};
-use dapple_train::{Look, RunOutcome, Silent, Status, TrainError, Warning, certify, evaluate, resume, start};
+use dapple_train::{
+    Event, Look, Observer, RunOutcome, Silent, Status, TrainError, Verdict, Warning, ask_to_stop, certify,
+    evaluate, resume, start, verify,
+};
 
 const MODEL: &str = "[model]\nname = 'linear'\n[optimiser]\nlearning_rate = 0.5\n";
 const PRIVATE: &str = "[privacy]\nnoise_multiplier = 2.0\ndelta = 1e-5\n";
@@ -30,6 +34,69 @@ fn plan(train: &str, sampling: &str) -> String {
     format!(
         "test = 'test.npy'\ntest_labels = 'test-labels.npy'\n{MODEL}{PRIVATE}[train]\n{train}\n[sampling]\n{sampling}\n"
     )
+}
+
+/// Asks, as another process would, for the end of a run once it takes steps.
+struct Asking<'a>(&'a Path, Option<bool>);
+
+impl Observer for Asking<'_> {
+    fn notice(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        if matches!(event, Event::Step(_)) && self.1.is_none() {
+            self.1 = Some(ask_to_stop(self.0).unwrap());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[test]
+fn a_run_stops_in_order_when_another_process_asks() {
+    let folder = data();
+    let out = folder.path().join("run");
+    // So many steps that they take longer than a request is left alone, on any machine.
+    let steps = 200_000;
+    let mut asking = Asking(&out, None);
+    let request = request(folder.path(), &plan("", &format!("batch = 10\nsteps = {steps}")));
+    let stopped = start(&request, &out, &mut asking).unwrap().certificate;
+    assert_eq!((stopped.status, asking.1), (Status::Stopped, Some(true)));
+    assert!(stopped.steps_spent > 0 && stopped.steps_spent < steps);
+    let ledger = fs::read_to_string(out.join("ledger.jsonl")).unwrap();
+    assert!(ledger.lines().last().unwrap().contains("asked to stop"), "{ledger}");
+    assert!(matches!(verify(&out, None).unwrap(), Verdict::Valid { .. }));
+    // Nobody is there to be asked, and a request that was meant for an earlier process stops no later one.
+    assert!(!ask_to_stop(&out).unwrap());
+    let request = out.join("private/stop");
+    assert!(!request.exists());
+    fs::write(&request, "").unwrap();
+    let mut recorder = Recorder { stop_after: Some(stopped.steps_spent + 2), ..Recorder::default() };
+    let again = resume(&out, &mut recorder).unwrap().certificate;
+    assert!(again.steps_spent > stopped.steps_spent && !request.exists());
+    assert!(matches!(ask_to_stop(&folder.path().join("none")), Err(TrainError::File { .. })));
+}
+
+/// A ledger that counts less than the events for TensorBoard know of was cut.
+#[test]
+fn events_are_witnesses() {
+    let folder = data();
+    let text = plan("tensorboard = true\nevaluate_every = 5\ncheckpoint_every = 5", "batch = 10\nsteps = 20");
+    run(folder.path(), "run", &text).unwrap();
+    let out = folder.path().join("run");
+    assert!(matches!(verify(&out, None).unwrap(), Verdict::Valid { .. }));
+    let ledger = fs::read_to_string(out.join("ledger.jsonl")).unwrap();
+    // Only the first promise is left, of every other witness nothing.
+    let kept = ledger.lines().position(|line| line.contains("promise")).unwrap() + 1;
+    let cut: String = ledger.lines().take(kept).map(|line| format!("{line}\n")).collect();
+    fs::write(out.join("ledger.jsonl"), cut).unwrap();
+    for file in ["certificate.json", "metrics.jsonl", "model.safetensors", "private/diagnostics.jsonl"] {
+        fs::remove_file(out.join(file)).unwrap();
+    }
+    fs::remove_dir_all(out.join("checkpoints")).unwrap();
+    for witness in ["tensorboard", "private/tensorboard"] {
+        let Err(error) = certify(&out) else { panic!("{witness}: the cut is not seen") };
+        assert!(error.to_string().contains(&format!("{witness}/events")), "{error}");
+        fs::remove_dir_all(out.join(witness)).unwrap();
+    }
+    // This is the limit that is documented: no file knows any more.
+    assert!(certify(&out).is_ok());
 }
 
 #[test]

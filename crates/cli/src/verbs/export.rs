@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::args::OutputFlags;
 use crate::failure::Failure;
 use crate::output;
+use crate::shell_words::ShellWords;
 
 /// Writes the model of a run, or a model by its name, as an ONNX file
 #[derive(Debug, Args)]
@@ -27,7 +28,7 @@ Examples:
 )]
 pub(crate) struct Arguments {
     /// The folder of a run, or the name of a model
-    #[arg(value_name = "RUN|MODEL")]
+    #[arg(value_name = "RUN|MODEL", value_parser = ShellWords::folders_or_models(), hide_possible_values = true)]
     source: PathBuf,
     /// The file that is written
     #[arg(long, value_name = "FILE")]
@@ -42,7 +43,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE.safetensors")]
     weights: Option<String>,
     /// Of a model by its name: sets a key of the plan's section `model`; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = ShellWords::model_settings(), hide_possible_values = true)]
     set: Vec<String>,
     /// Writes two inputs and what the model says about them, by which a program can be checked that runs the file
     #[arg(long, value_name = "FILE.safetensors")]

@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::args::OutputFlags;
 use crate::failure::Failure;
 use crate::output;
+use crate::shell_words::ShellWords;
 
 /// What is said of every distance.
 const NOT_PRIVATE: &str = "note: this figure is computed from the pictures as they are and is not private";
@@ -33,7 +34,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "B")]
     other: PathBuf,
     /// The model whose features are taken, from the layer before the last; `dapple models` lists them
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = ShellWords::models(), hide_possible_values = true)]
     model: String,
     /// The safetensors file of its weights
     #[arg(long, value_name = "FILE")]

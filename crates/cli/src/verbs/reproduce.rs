@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::pictures::Pictures;
 use crate::progress::Screen;
+use crate::shell_words::ShellWords;
 
 /// Recomputes a figure of a paper: its own analysis and Dapple's side by side
 #[derive(Debug, Args)]
@@ -17,7 +18,7 @@ use crate::progress::Screen;
   dapple reproduce patch/fig3 --html fig3.html")]
 pub(crate) struct Arguments {
     /// The figure, such as patch/fig3
-    #[arg(value_name = "ID", required_unless_present = "list")]
+    #[arg(value_name = "ID", required_unless_present = "list", value_parser = ShellWords::figures(), hide_possible_values = true)]
     id: Option<String>,
     /// Lists every figure
     #[arg(long, conflicts_with = "id")]

@@ -133,6 +133,11 @@ impl CpuProgram {
         Self { steps, schedule, bytes, multiplying, places, materialised, sources, means, output }
     }
 
+    /// How many bytes one sample takes in one worker.
+    pub(crate) fn sample_bytes(&self) -> u64 {
+        self.bytes.worker as u64 + self.bytes.sample as u64
+    }
+
     /// How samples are shared among threads.
     pub(crate) fn sharing(&self, options: &CpuOptions) -> SampleSharing {
         SampleSharing::new(options, self.bytes)

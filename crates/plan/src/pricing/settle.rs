@@ -4,6 +4,7 @@ use dapple_accounting::BracketPrecision;
 use dapple_geometry::Mask;
 
 use super::{Calibrated, SolvedUnknown, SolvedValue, Unknown, calibrate};
+use crate::certificate::Certificate;
 use crate::spec::Bands;
 use crate::{Plan, PlanError, PlanSpec};
 
@@ -36,8 +37,24 @@ impl PlanSpec {
         masks: &[Mask],
         precision: BracketPrecision,
     ) -> Result<Option<SolvedUnknown>, PlanError> {
+        Ok(self.settle_priced(masks, precision)?.map(|(solved, _)| solved))
+    }
+
+    /// As [`PlanSpec::settle`], with the certificate that was found on the way. It is that of the plan that is left if it has its hash, and need
+    /// not be computed again then.
+    ///
+    /// # Guarantee
+    /// As [`PlanSpec::settle`].
+    ///
+    /// # Errors
+    /// As [`calibrate`].
+    pub fn settle_priced(
+        &mut self,
+        masks: &[Mask],
+        precision: BracketPrecision,
+    ) -> Result<Option<(SolvedUnknown, Certificate)>, PlanError> {
         let Some(unknown) = self.left_to_epsilon() else { return Ok(None) };
-        let Calibrated { mut solved, plan, .. } = calibrate(self, masks, unknown, precision)?;
+        let Calibrated { mut solved, plan, certificate } = calibrate(self, masks, unknown, precision)?;
         if self.noise.bands == Some(Bands::Auto) {
             self.noise.bands = Some(Bands::Count(plan.groups()));
         }
@@ -54,7 +71,7 @@ impl PlanSpec {
                 solved.value = SolvedValue::Whole(steps);
             }
         }
-        Ok(Some(solved))
+        Ok(Some((solved, certificate)))
     }
 }
 
@@ -69,6 +86,32 @@ mod tests {
         let mut spec = PlanSpec::from_toml(&text).unwrap();
         spec.settle(&[], BracketPrecision::default()).unwrap();
         spec
+    }
+
+    #[test]
+    fn the_price_found_on_the_way_is_that_of_the_plan_that_is_left() {
+        for (privacy, rest) in [
+            ("epsilon = 2.0", ""),
+            ("epsilon = 2.0\nrelation = 'replace'", ""),
+            ("epsilon = 2.0", "[noise]\nbands = 'auto'"),
+            ("epsilon = 2.0\nnoise_multiplier = 1.0", "[train]\nuntil_budget = true"),
+        ] {
+            let text = format!(
+                "[privacy]\ndelta = 1e-5\n{privacy}\n[sampling]\nbatch = 100\nrecords = 3000\nepochs = 10\n{rest}"
+            );
+            let mut spec = PlanSpec::from_toml(&text).unwrap();
+            let precision = BracketPrecision::default();
+            let (_, certificate) = spec.settle_priced(&[], precision).unwrap().unwrap();
+            let plan = Plan::check(&spec).unwrap();
+            assert_eq!(certificate.plan_hash, plan.hash(), "{text}");
+            assert_eq!(certificate, plan.price(precision).unwrap(), "{text}");
+        }
+        // The plan's own length is less than what the budget allows, so the price is another one, and so is the hash.
+        let text = "[privacy]\ndelta = 1e-5\nepsilon = 8.0\nnoise_multiplier = 20.0\n[sampling]\nbatch = 100\nrecords = 3000\nepochs = 10\n\
+            [train]\nuntil_budget = true";
+        let mut spec = PlanSpec::from_toml(text).unwrap();
+        let (_, certificate) = spec.settle_priced(&[], BracketPrecision::default()).unwrap().unwrap();
+        assert_ne!(certificate.plan_hash, Plan::check(&spec).unwrap().hash());
     }
 
     #[test]

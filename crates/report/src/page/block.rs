@@ -125,7 +125,8 @@ fn numbered(kind: &str, number: usize, caption: &str) -> String {
 fn write_headline(out: &mut String, headline: &Headline) {
     let _ = write!(
         out,
-        "<div class=\"card\"><div class=\"label\">{}</div><div class=\"value\">{}</div>",
+        "<div class=\"card\" style=\"border-top-color:var(--{})\"><div class=\"label\">{}</div><div class=\"value\">{}</div>",
+        headline.paint.name,
         render(&headline.label),
         render(&headline.value)
     );

@@ -11,7 +11,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use crate::{
     Figure, Table, Theme,
     escape::escape,
-    paint::{AXIS, GRID, INK, MUTED, PALETTE, PAPER, Paint, Rgb},
+    paint::{AXIS, GRID, INK, MUTED, PALETTE, PAPER, Paint, Rgb, series_paint},
 };
 use block::{Counters, PageBlock};
 use std::fmt::Write as _;
@@ -25,19 +25,27 @@ pub struct Headline {
     label: String,
     value: String,
     detail: String,
+    paint: Paint,
 }
 
 impl Headline {
     /// A number under a label.
     #[must_use]
     pub fn new(label: impl Into<String>, value: impl Into<String>) -> Self {
-        Self { label: label.into(), value: value.into(), detail: String::new() }
+        Self { label: label.into(), value: value.into(), detail: String::new(), paint: AXIS }
     }
 
     /// A line of small print beneath the number.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = detail.into();
+        self
+    }
+
+    /// Takes this colour of the palette, by which figures show what the number is about.
+    #[must_use]
+    pub fn color(mut self, index: usize) -> Self {
+        self.paint = series_paint(index);
         self
     }
 }
@@ -232,7 +240,13 @@ impl Page {
 
 /// The page's colours: those of the figures, so that a figure's sheet and the page are one.
 fn variables() -> String {
-    let paints = [PAPER, INK, MUTED, AXIS, GRID, PALETTE[0]];
+    let paints: Vec<Paint> = [PAPER, INK, MUTED, AXIS, GRID].into_iter().chain(PALETTE).collect();
+    style_variables(&paints)
+}
+
+/// Colours as variables of a style sheet, light and dark: `--ink` for the paint with the name `ink`.
+#[must_use]
+pub fn style_variables(paints: &[Paint]) -> String {
     let list = |theme: Theme| -> String {
         paints.iter().map(|paint: &Paint| format!("--{}:{};", paint.name, paint.under(theme).hex())).collect()
     };

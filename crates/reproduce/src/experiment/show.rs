@@ -52,18 +52,23 @@ pub fn sweep_chart(title: &str, measure: Measure, groups: &[RunGroup<'_>]) -> Ch
                 let level = groups.iter().filter_map(RunGroup::epsilon).map(|epsilon| (epsilon, open.mean));
                 chart.series(Series::line(label, level).color(method.color()).dash(Dash::Dotted))
             }
-            _ => means_line(chart, label, method.color(), &means),
+            _ => means_line(chart, label, (method.color(), Dash::Solid), &means),
         }
     })
 }
 
-/// A line through means, with bars of one standard deviation.
-pub fn means_line(chart: Chart, label: String, color: usize, means: &[(f64, f64, Option<f64>)]) -> Chart {
+/// A line of this colour through means, with bars of one standard deviation.
+pub fn means_line(
+    chart: Chart,
+    label: String,
+    (color, dash): (usize, Dash),
+    means: &[(f64, f64, Option<f64>)],
+) -> Chart {
     let bars = means.iter().map(|&(x, y, deviation)| {
         let deviation = deviation.unwrap_or(0.0);
         ErrorPoint { x, y, lower: y - deviation, upper: y + deviation }
     });
     chart
-        .series(Series::line(label, means.iter().map(|&(x, mean, _)| (x, mean))).color(color))
+        .series(Series::line(label, means.iter().map(|&(x, mean, _)| (x, mean))).color(color).dash(dash))
         .series(Series::error_points("", bars).color(color))
 }

@@ -10,7 +10,8 @@ pub(crate) const STREETS: &str = include_str!("../../../../examples/plans/street
 
 /// The budget of the demonstration, at which the two levels differ so much that a person sees it.
 const EPSILON: f64 = 2.0;
-/// The learning rate of both levels. For both it is the best of 1/32, 1/16, 1/8, 1/4 and 1/2 on the streets of the test, over two seeds.
+/// The learning rate of both levels. For both it is the best of 1/32, 1/16, 1/8, 1/4 and 1/2 over two seeds, trained and judged on streets of other
+/// seeds than those of the demonstration (`docs/benchmarks.md`).
 const LEARNING_RATE: f64 = 0.0625;
 /// Steps between two evaluations.
 const EVALUATE_EVERY: u64 = 50;

@@ -3,8 +3,10 @@
 use dapple_plan::masked::claimed_epsilon;
 use dapple_plan::spec::{Delta, PublicGradient};
 use dapple_plan::{Bracket, BracketPrecision, Plan, PlanSpec, Relation, number};
+use dapple_report::paint::method;
 use dapple_report::{Axis, Cell, Chart, Column, Dash, Figure, Series, Table, TableRows};
 
+use super::trained::dash_of;
 use crate::claim::Claim;
 use crate::error::Result;
 use crate::registry::RegisteredReproduction;
@@ -56,6 +58,14 @@ impl MaskPricing {
             Self::Certified(PublicGradient::Decoupled) => "decoupled, certified",
             Self::Certified(PublicGradient::CoupledClipped) => "coupled-clipped at Cu = 1, certified",
             Self::Certified(PublicGradient::Coupled) => "coupled, the paper's algorithm, certified",
+        }
+    }
+
+    /// The colour and the dash of its line. The paper counts substituted tokens as if they were there or not.
+    fn look(self) -> (usize, Dash) {
+        match self {
+            Self::Claimed => (method::MASKED_REMOVE, Dash::Dashed),
+            Self::Certified(mode) => (method::MASKED, dash_of(mode)),
         }
     }
 
@@ -215,8 +225,8 @@ impl Reproduction for MaskTheorem {
         let line = |chart: Chart, price: MaskPricing| {
             let own = results.points.iter().filter(|point| point.price == price);
             let places = own.map(|point| (point.plan.noise_multiplier(), point.epsilon.upper));
-            let dash = if price == MaskPricing::Claimed { Dash::Dashed } else { Dash::Solid };
-            chart.series(Series::line_points(price.label(), places).dash(dash))
+            let (color, dash) = price.look();
+            chart.series(Series::line_points(price.label(), places).color(color).dash(dash))
         };
         figure.subtitle(self.subtitle(results)).large(MaskPricing::ALL.into_iter().fold(chart, line))
     }

@@ -1,6 +1,7 @@
 //! A computed figure as a picture.
 
 use dapple_plan::{Scheme, number};
+use dapple_report::paint::method;
 use dapple_report::{Axis, Chart, Dash, Figure, LegendPlace, ReferenceLine, Series};
 
 use super::catalogue::SweptSize;
@@ -9,10 +10,6 @@ use super::setting::{DELTA, Mechanism, PatchSetting};
 
 /// What a profile's axis of delta covers.
 const DELTAS: (f64, f64) = (1e-10, 1.0);
-/// The paper's colours: patch level blue, minibatch orange, data-level noise green.
-const PATCH_COLOR: usize = 0;
-const MINIBATCH_COLOR: usize = 1;
-const DATA_COLOR: usize = 2;
 
 /// Adds the charts to a figure.
 pub(super) fn draw(results: &PatchResults, figure: Figure) -> Figure {
@@ -71,14 +68,16 @@ fn profiles(figure: Figure, results: &PatchResults, range: (f64, f64)) -> Figure
         for curve in results.curves.iter().filter(|curve| curve.panel == panel) {
             let (label, color, dash) = match curve.mechanism {
                 Mechanism::Patch(Scheme::Poisson) => {
-                    ("patch level, Poisson (here)", PATCH_COLOR, Dash::Dashed)
+                    ("patch level, Poisson (here)", method::PATCH_POISSON, Dash::Dashed)
                 }
-                Mechanism::Patch(_) => ("patch level, without replacement (paper)", PATCH_COLOR, Dash::Solid),
+                Mechanism::Patch(_) => {
+                    ("patch level, without replacement (paper)", method::PATCH, Dash::Solid)
+                }
                 Mechanism::Minibatch(Scheme::Poisson) => {
-                    ("minibatch, Poisson", MINIBATCH_COLOR, Dash::Dashed)
+                    ("minibatch, Poisson", method::RECORD_POISSON, Dash::Dashed)
                 }
-                Mechanism::Minibatch(_) => ("minibatch, without replacement", MINIBATCH_COLOR, Dash::Solid),
-                Mechanism::DataLevel => ("data-level noise", DATA_COLOR, Dash::Solid),
+                Mechanism::Minibatch(_) => ("minibatch, without replacement", method::RECORD, Dash::Solid),
+                Mechanism::DataLevel => ("data-level noise", method::NOISY_PIXELS, Dash::Solid),
             };
             chart = chart.series(line(label, curve).color(color).dash(dash));
         }

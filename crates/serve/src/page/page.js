@@ -72,7 +72,8 @@ const show = () => {
   at("levels").classList.remove("stale");
   at("levels").replaceChildren(...shown.levels.map((level) => {
     const card = document.createElement("div");
-    card.className = `level ${level.relation}`;
+    card.className = "level";
+    card.style.borderTopColor = `var(--${level.paint})`;
     const title = document.createElement("h2");
     title.textContent = `epsilon for ${LEVELS[level.relation] || level.relation}`;
     const value = document.createElement("strong");

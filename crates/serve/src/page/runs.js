@@ -6,7 +6,7 @@ let watching = null;    // ends the watch over it
 let marked = new Set(); // the runs that are compared
 let canStart = false;
 
-const STANDING = { beginning: "begins", running: "trains", elsewhere: "trains in another process", stopped: "stopped; can be resumed", finished: "finished", refused: "was refused", unreadable: "cannot be trusted" };
+const STANDING = { beginning: "begins", running: "trains", elsewhere: "trains, started elsewhere", stopped: "stopped; can be resumed", finished: "finished", refused: "was refused", unreadable: "cannot be trusted" };
 
 const troubled = async (job) => {
   at("runs-problem").hidden = true;
@@ -92,9 +92,10 @@ const compare = () => troubled(async () => {
 
 // One run
 
-const card = (title, value, detail, kind) => {
+const card = (title, value, detail, paint) => {
   const made = document.createElement("div");
-  made.className = `level ${kind}`;
+  made.className = "level";
+  if (paint) made.style.borderTopColor = `var(--${paint})`;
   const [head, number, small] = ["h2", "strong", "p"].map((name) => document.createElement(name));
   head.textContent = title;
   number.textContent = value;
@@ -108,14 +109,14 @@ const tellRun = (run) => {
   const steps = run.planned_steps ? `${run.steps} of ${run.planned_steps} steps count as taken` : `${run.steps} steps`;
   at("run-standing").textContent = `${STANDING[run.standing]}; ${steps}${run.problem ? `. ${run.problem}` : ""}`;
   at("run-progress").value = run.planned_steps ? run.steps / run.planned_steps : 0;
-  at("stop").disabled = run.standing !== "running";
+  at("stop").disabled = !["running", "elsewhere"].includes(run.standing);
   at("resume").disabled = run.standing !== "stopped";
   at("resume").dataset.epsilon = run.planned_epsilon || "";
   at("resume").dataset.protects = run.protects || "";
   const cards = [];
-  if (run.planned_epsilon) cards.push(card(`epsilon spent for ${LEVELS[run.relation] || run.relation}`, run.epsilon ? `≤ ${run.epsilon}` : "0", `of ${run.planned_epsilon} at delta ${run.delta}. Protects ${run.protects}.`, run.relation));
-  if (run.record_epsilon) cards.push(card(`epsilon spent for ${LEVELS.replace}`, `≤ ${run.record_epsilon}`, "by the same steps, if a whole record is exchanged", "replace"));
-  if (run.measure) cards.push(card(run.measure, score(run), `after step ${run.evaluations[run.evaluations.length - 1].step}`, "score"));
+  if (run.planned_epsilon) cards.push(card(`epsilon spent for ${LEVELS[run.relation] || run.relation}`, run.epsilon ? `≤ ${run.epsilon}` : "0", `of ${run.planned_epsilon} at delta ${run.delta}. Protects ${run.protects}.`, run.paint));
+  if (run.record_epsilon) cards.push(card(`epsilon spent for ${LEVELS.replace}`, `≤ ${run.record_epsilon}`, "by the same steps, if a whole record is exchanged", run.record_paint));
+  if (run.measure) cards.push(card(run.measure, score(run), `after step ${run.evaluations[run.evaluations.length - 1].step}`));
   at("run-levels").replaceChildren(...cards);
   at("run-warnings").replaceChildren(...run.warnings.map((text) => {
     const item = document.createElement("li");
@@ -171,7 +172,7 @@ const showRun = async (name, focus) => {
 // Asks whether an epsilon may be spent.
 const confirmed = (words, protects, epsilon) => new Promise((answer) => {
   at("confirm-words").textContent = words;
-  at("confirm-protects").textContent = protects && `Protected is ${protects}.`;
+  at("confirm-protects").textContent = protects && `It protects ${protects}.`;
   at("agree").textContent = `Spend an epsilon of at most ${epsilon}`;
   const dialog = at("confirm");
   const close = (agreed) => {

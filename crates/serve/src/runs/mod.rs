@@ -110,20 +110,15 @@ impl RunDesk {
         Ok(self.shelf.state(name, &folder, own)?.told(problem))
     }
 
-    /// Asks a run to stop in order, as an interrupt does.
+    /// Asks a run to stop in order, as an interrupt does, whoever started it.
     pub(crate) fn stop(&self, name: &str) -> Result<RunState, ServeError> {
-        match self.processes().get_mut(name).map(|process| (process.is_alive(), process)) {
-            Some((true, process)) => process.stop()?,
-            Some((false, _)) => {
-                return Err(ServeError::refused(format!("{name} does not run any more"), None));
-            }
-            None => {
-                let folder = self.folders.folder(name)?;
-                let held = dapple_train::is_held(&folder)?;
-                let words = if held { "was not started by this page" } else { "does not run" };
-                let hint = held.then_some("interrupt it where it was started");
-                return Err(ServeError::refused(format!("{name} {words}"), hint));
-            }
+        let interrupted = match self.processes().get_mut(name) {
+            Some(process) => process.is_alive() && process.interrupt(),
+            None => false,
+        };
+        // What this server did not start, or cannot send a signal to, looks for a request in its folder.
+        if !interrupted && !dapple_train::ask_to_stop(&self.folders.folder(name)?)? {
+            return Err(ServeError::refused(format!("{name} does not run"), None));
         }
         self.state(name)
     }

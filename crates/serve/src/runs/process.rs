@@ -80,24 +80,16 @@ impl RunProcess {
 
     /// Asks it to stop in order, by the signal of an interrupt. The process is a child that was not waited for, so its number is still its own.
     #[cfg(unix)]
-    pub(super) fn stop(&mut self) -> Result<(), ServeError> {
+    pub(super) fn interrupt(&mut self) -> bool {
         use nix::sys::signal::{Signal, kill};
         use nix::unistd::Pid;
 
-        let stopped =
-            i32::try_from(self.child.id()).is_ok_and(|id| kill(Pid::from_raw(id), Signal::SIGINT).is_ok());
-        match stopped || !self.is_alive() {
-            true => Ok(()),
-            false => Err(ServeError::refused("the run could not be asked to stop".to_owned(), None)),
-        }
+        i32::try_from(self.child.id()).is_ok_and(|id| kill(Pid::from_raw(id), Signal::SIGINT).is_ok())
     }
 
-    /// Says that there is no such signal here.
+    /// This system has no such signal.
     #[cfg(not(unix))]
-    pub(super) fn stop(&mut self) -> Result<(), ServeError> {
-        let hint = Some(
-            "close the window that started `dapple serve`; what is promised stays counted, and the run can be resumed",
-        );
-        Err(ServeError::refused("this system has no signal to stop a run in order".to_owned(), hint))
+    pub(super) fn interrupt(&mut self) -> bool {
+        false
     }
 }

@@ -9,7 +9,6 @@ use serde::Deserialize;
 
 use super::process::RunProcess;
 use super::{RunDesk, RunState};
-use crate::answer::precision;
 use crate::asked::{Asked, Explorer};
 use crate::error::ServeError;
 
@@ -56,7 +55,7 @@ impl RunDesk {
         let written = explorer.written(&starting.asked)?;
         let spec = with_files_of(given, explorer.first(), written.clone())?;
         let found = explorer.settled(written)?;
-        let epsilon = found.plan.price(precision())?.epsilon.upper;
+        let epsilon = found.price()?.epsilon.upper;
         starting.confirmed.check(&number::up(epsilon, 4))?;
         let root = self.folders.root();
         std::fs::create_dir_all(root).map_err(|source| ServeError::Folder { source })?;

@@ -10,6 +10,7 @@ use dapple_train::{EvaluationLine, RunCertificate, Status};
 use serde::Serialize;
 
 use super::process::RunProcess;
+use crate::answer::level_paint;
 use crate::error::ServeError;
 
 /// How a run stands.
@@ -18,9 +19,9 @@ use crate::error::ServeError;
 pub(crate) enum RunStanding {
     /// It has not written anything yet.
     Beginning,
-    /// It trains, and this server can stop it.
+    /// A process of this server trains it.
     Running,
-    /// Another process trains it.
+    /// A process trains it that this server did not start.
     Elsewhere,
     /// It was stopped, killed, or failed; it can be resumed.
     Stopped,
@@ -47,6 +48,9 @@ pub(crate) struct RunState {
     delta: Option<String>,
     protects: Option<String>,
     relation: Option<&'static str>,
+    /// The names of the colours of the plan's level, and of that of whole records.
+    paint: Option<&'static str>,
+    record_paint: Option<&'static str>,
     measure: Option<&'static str>,
     evaluations: Vec<EvaluationPoint>,
     warnings: Vec<String>,
@@ -85,6 +89,8 @@ impl RunState {
             delta: None,
             protects: None,
             relation: None,
+            paint: None,
+            record_paint: None,
             measure: None,
             evaluations: Vec::new(),
             warnings: Vec::new(),
@@ -111,6 +117,10 @@ impl RunState {
             delta: planned.map(|planned| number::brief(planned.delta)),
             protects: planned.map(|planned| planned.protects.clone()),
             relation: planned.map(|planned| planned.relation.name()),
+            paint: planned.map(|planned| level_paint(planned.relation, planned.sampling)),
+            record_paint: planned
+                .zip(certificate.record_level)
+                .map(|(planned, level)| level_paint(level.relation, planned.sampling)),
             measure: lines.last().map(|line| score(line).measure.words()),
             evaluations: lines
                 .iter()

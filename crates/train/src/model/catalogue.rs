@@ -1,5 +1,10 @@
 //! Every model, with the facts that a user chooses by.
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use dapple_engine::sample_bytes;
 use dapple_graph::Parameter;
 use dapple_plan::ModelPlan;
 use dapple_plan::spec::{ModelSpec, NormSpec, keys};
@@ -19,6 +24,14 @@ pub struct ModelFacts {
     pub name: &'static str,
     /// Number of parameters, for its usual input and classes.
     pub parameters: usize,
+    /// Products of two numbers, each followed by a sum, that one usual input takes, forward.
+    pub operations: u64,
+    /// Bytes that its activations and its gradient take on this machine's processor while it is trained on one usual input. The weights, and
+    /// what all inputs of a step share, come on top.
+    pub memory: u64,
+    /// Whose files of weights it reads: the libraries whose names its parameters have. Of a model that stands on another, these are those of
+    /// the backbone.
+    pub weights: &'static [&'static str],
     /// What it says about an image or a clip.
     pub answers: Answers,
     /// The input that it is usually given: channels, the frames of a clip, height, width.
@@ -37,7 +50,22 @@ pub struct ModelFacts {
 /// None in practice, because every name is a model.
 pub fn models() -> Result<Vec<ModelFacts>, TrainError> {
     let names = keys::find("model.name").map_or(&[][..], |key| key.choices);
-    names.iter().map(|name| facts(name)).collect()
+    // Planning the memory of a large model takes a tenth of a second, so each core takes the next model that is left.
+    let next = AtomicUsize::new(0);
+    let found: Vec<OnceLock<_>> = names.iter().map(|_| OnceLock::new()).collect();
+    let work = || {
+        while let Some((name, found)) = {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            names.get(place).zip(found.get(place))
+        } {
+            found.get_or_init(|| facts(name));
+        }
+    };
+    thread::scope(|scope| {
+        let cores = thread::available_parallelism().map_or(1, usize::from).min(names.len());
+        (0..cores).for_each(|_| drop(scope.spawn(work)));
+    });
+    found.into_iter().filter_map(OnceLock::into_inner).collect()
 }
 
 fn facts(name: &'static str) -> Result<ModelFacts, TrainError> {
@@ -53,12 +81,29 @@ fn facts(name: &'static str) -> Result<ModelFacts, TrainError> {
     Ok(ModelFacts {
         name,
         parameters: graph.parameters().iter().filter(|p| !p.buffer).map(Parameter::len).sum(),
+        operations: graph.multiply_adds(),
+        memory: sample_bytes(&graph),
+        weights: libraries(name),
         answers: if graph.output_shape().len() == 1 { Answers::Class } else { Answers::LabelMap },
         input: input.to_vec(),
         classes,
         smallest: (1..LARGEST_SIDE).find(takes).unwrap_or(LARGEST_SIDE),
         norm: blueprint(Some(NormSpec::Group))?.build(input, classes, 0.0).is_ok(),
     })
+}
+
+/// The libraries whose names the parameters of a model have; none where there is no other library that has it.
+fn libraries(name: &str) -> &'static [&'static str] {
+    let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
+    if begins(&["vit-"]) {
+        &["timm", "torchvision", "OpenCLIP"]
+    } else if begins(&["convnext-"]) {
+        &["timm", "torchvision"]
+    } else if begins(&["resnet-", "vgg-", "mobilenet-", "mvit-", "mc3-", "psp-net-", "deeplab-"]) {
+        &["torchvision"]
+    } else {
+        &[]
+    }
 }
 
 /// The input and the number of classes of the data for which a model is known: MNIST, CIFAR-10, moving shapes,

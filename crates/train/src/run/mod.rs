@@ -35,6 +35,7 @@ use crate::pace::{self, Engine, Pace};
 use crate::prepare::{Prepared, Request};
 use crate::ranks::RankOrder;
 use crate::step::{Taken, Trainer};
+use crate::stop::{self, StopWatch};
 use crate::tensorboard::EventFiles;
 use crate::terms::Cost;
 use keys::Keys;
@@ -202,6 +203,7 @@ struct Run {
 
 impl Run {
     fn carry_through(mut self, observer: &mut dyn Observer) -> Result<RunOutcome, TrainError> {
+        let observer: &mut dyn Observer = &mut StopWatch::new(observer, &self.folder);
         let steps = self.prepared.plan().steps();
         for note in &self.notes {
             // If the observer wants to stop here, it is asked again at the first step.
@@ -227,6 +229,8 @@ impl Run {
             return Err(error);
         }
         let certificate = self.certify_end()?;
+        // A request that is left is removed by whoever takes the run up.
+        let _ = stop::forget_requests(&self.folder);
         if let Err(error) = self.settle() {
             let note = format!("the budget counts the whole plan: {error}");
             let _ = observer.notice(&Event::Warning(&note));

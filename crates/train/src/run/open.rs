@@ -28,6 +28,7 @@ use crate::pace::LARGEST_BLOCK;
 use crate::prepare::Prepared;
 use crate::recover::Recovered;
 use crate::step::Trainer;
+use crate::stop;
 
 /// A run that this process holds again, before anything in its folder has changed.
 pub(super) struct OldRun {
@@ -46,6 +47,7 @@ impl OldRun {
         }
         // Whoever cannot write to the run should learn that before the data is read.
         let ledger = Ledger::open(&folder.ledger())?;
+        stop::forget_requests(&folder)?;
         let (prepared, recovered) = verified(&folder, performance)?;
         Ok(Self { folder, ledger, prepared, recovered })
     }
@@ -63,6 +65,7 @@ impl Run {
         let room = budget.map(|budget| Reservation::check(budget, &prepared)).transpose()?;
         let folder = Folder::new(out);
         let claim = folder.claim()?;
+        stop::forget_requests(&folder)?;
         folder.write_request(&prepared.spec, &prepared.masks)?;
         let data_key = fresh_bytes()?;
         files::write_for(&folder.data_key(), &data_key, Access::Owner)?;

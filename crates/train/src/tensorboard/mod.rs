@@ -77,6 +77,46 @@ impl EventFiles {
     }
 }
 
+/// The largest step that the events of a file are about; `None` if there is none.
+pub(crate) fn last_step(bytes: &[u8]) -> Option<u64> {
+    record::contents(bytes).filter_map(step_of).max()
+}
+
+/// The step of an event, which is its second field.
+fn step_of(mut event: &[u8]) -> Option<u64> {
+    loop {
+        let tag = varint(&mut event)?;
+        let skipped = match tag & 7 {
+            0 => {
+                let value = varint(&mut event)?;
+                if tag >> 3 == 2 {
+                    return Some(value);
+                }
+                0
+            }
+            1 => 8,
+            2 => usize::try_from(varint(&mut event)?).ok()?,
+            5 => 4,
+            _ => return None,
+        };
+        event = event.get(skipped..)?;
+    }
+}
+
+/// A number of seven bits in each byte, the lowest first, taken off the front.
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
 /// The smallest number of single precision, which events hold, that is no less: a bound stays a bound.
 fn at_least(value: f64) -> f64 {
     let nearest = value as f32;
@@ -156,6 +196,31 @@ impl EventFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_tell_their_largest_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = EventFile::begin(folder.path(), 0, EventClock::Running).unwrap();
+        let read = |file: &EventFile| last_step(&std::fs::read(&file.path).unwrap());
+        // The first event tells the format alone.
+        assert_eq!(read(&file), Some(0));
+        for (step, largest) in [(3, 3), (300, 300), (7, 300), (1 << 40, 1 << 40)] {
+            file.add(step, &[("a", Some(0.5)), ("b", None)]).unwrap();
+            assert_eq!(read(&file), Some(largest));
+        }
+        // Bytes of an event as Google's Python package `protobuf` writes them: time 1.5, step 77, one scalar.
+        let event = b"\x09\0\0\0\0\0\0\xf8\x3f\x10\x4d\x2a\x07\x0a\x05\x0a\x01a\x15\0";
+        assert_eq!(step_of(event), Some(77));
+        for rubbish in [
+            &b""[..],
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+            b"\x0a\xff\xff\x03",
+            b"\x0b\x10\x01",
+            b"\x08",
+        ] {
+            assert_eq!(step_of(rubbish), None, "{rubbish:?}");
+        }
+    }
 
     #[test]
     fn bounds_are_rounded_up() {

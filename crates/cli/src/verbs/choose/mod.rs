@@ -16,6 +16,7 @@ use crate::args::Common;
 use crate::budget::BudgetFlags;
 use crate::failure::Failure;
 use crate::machine::MachineFlags;
+use crate::shell_words::ShellWords;
 use crate::{load, output};
 use draw::DrawnRepetitions;
 use release::Chosen;
@@ -34,7 +35,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", required_unless_present = "price")]
     out: Option<PathBuf>,
     /// A key or flag name and its values; may be repeated. Each repetition draws one of all combinations
-    #[arg(long, value_name = "KEY=A:B:STEP|KEY=A,B,C", required = true)]
+    #[arg(long, value_name = "KEY=A:B:STEP|KEY=A,B,C", required = true, value_parser = ShellWords::axes(), hide_possible_values = true)]
     over: Vec<String>,
     /// Repetitions to expect; how many there are is drawn, and stays secret
     #[arg(long, value_name = "N", default_value_t = 10.0)]

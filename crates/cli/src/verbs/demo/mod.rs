@@ -55,6 +55,7 @@ const LEVELS: [Level; 2] = experiment::scenes::LEVELS;
 pub(crate) struct Measured {
     method: &'static str,
     relation: &'static str,
+    sampling: &'static str,
     protects: String,
     epsilon: f64,
     delta: f64,
@@ -138,6 +139,7 @@ fn measured(level: Level, runs: &[FinishedRun]) -> Result<Measured, Failure> {
     Ok(Measured {
         method: level.name(),
         relation: spent.relation.name(),
+        sampling: spent.sampling.name(),
         protects: spent.protects,
         epsilon: spent.epsilon.upper,
         delta: spent.delta,

@@ -3,7 +3,7 @@
 use dapple_plan::{PlanSpec, number};
 use dapple_report::crop::crop_graphic;
 use dapple_report::paint::method;
-use dapple_report::{Axis, Chart, Figure, Headline, Page, Section};
+use dapple_report::{Axis, Chart, Dash, Figure, Headline, Page, Section};
 use dapple_reproduce::experiment::means_line;
 
 use super::{Arguments, Measured, garments, streets, table};
@@ -17,7 +17,8 @@ pub(super) fn page(arguments: &Arguments, methods: &[Measured], plan: &PlanSpec)
         let detail = method.deviation.map_or_else(String::new, |deviation| {
             format!("± {:.1} over {} runs", 100.0 * deviation, method.scores.len())
         });
-        Headline::new(format!("{}, {} level", method.measure, method.method), value).detail(detail)
+        let headline = Headline::new(format!("{}, {} level", method.measure, method.method), value);
+        headline.detail(detail).color(method::of_level(method.relation, method.sampling))
     });
     let epsilon = methods.iter().map(|method| method.epsilon).fold(0.0, f64::max);
     let shown = if arguments.garments { garments::data()? } else { streets::pictures(arguments)? };
@@ -60,10 +61,10 @@ pub(super) fn page(arguments: &Arguments, methods: &[Measured], plan: &PlanSpec)
             "and the learning rate is the one that does best under more noise. Both rates were chosen on further scenes of the training garments, never on the test scenes"
         }
         false => {
-            "and all else is the same. One learning rate serves both levels: for each it is the best of five that were tried, on the streets of the test, which flatters both alike"
+            "and all else is the same. One learning rate serves both levels: for each it is the best of five that were tried on other streets, to train on and to judge by, and never on those of the test"
         }
     };
-    Ok(Page::new("Patch-level and record-level privacy, side by side")
+    Ok(Page::new("Privacy of patches and of whole records, side by side")
         .lead(format!(
             "The same model, data and crops, trained with epsilon {} at delta {} under two neighbouring relations.",
             number::up(epsilon, 4),
@@ -91,6 +92,7 @@ fn figure(methods: &[Measured], measure: &str) -> Figure {
     Figure::single(methods.iter().fold(chart, |chart, method| {
         let means: Vec<_> =
             method.curve.iter().map(|point| (point.step as f64, point.mean, point.deviation)).collect();
-        means_line(chart, format!("{} level", method.method), method::of_relation(method.relation), &means)
+        let color = method::of_level(method.relation, method.sampling);
+        means_line(chart, format!("{} level", method.method), (color, Dash::Solid), &means)
     }))
 }

@@ -20,6 +20,7 @@ use crate::load::{self, PricingRequest};
 use crate::output;
 use crate::pictures::Pictures;
 use crate::progress::bar;
+use crate::shell_words::ShellWords;
 
 /// Prices a plan for every combination of some values, on all cores
 #[derive(Debug, Args)]
@@ -28,7 +29,7 @@ use crate::progress::bar;
   dapple sweep plan.toml --for noise-multiplier --over epsilon=1,2,4,8")]
 pub(crate) struct Arguments {
     /// A key or flag name and its values; may be repeated, the first axis varies slowest
-    #[arg(long, value_name = "KEY=A:B:STEP|KEY=A,B,C", required = true)]
+    #[arg(long, value_name = "KEY=A:B:STEP|KEY=A,B,C", required = true, value_parser = ShellWords::axes(), hide_possible_values = true)]
     over: Vec<String>,
     /// Solves each plan for an unknown, to reach --epsilon, instead of pricing it
     #[arg(long = "for", value_name = "UNKNOWN")]

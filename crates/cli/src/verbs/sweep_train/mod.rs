@@ -45,6 +45,9 @@ pub(crate) struct Arguments {
     /// Runs at once [default: as many as cores and memory allow]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
+    /// Draws the files of the figure without title and notes, for a paper that has words of its own
+    #[arg(long)]
+    bare: bool,
     /// Sets a key of the plan for one method, or for one method at one budget; may be repeated
     #[arg(long, value_name = "METHOD[@E]:KEY=VALUE")]
     set_for: Vec<Own>,

@@ -37,8 +37,11 @@ pub(super) fn show(runs: &[MeasuredRun], plan: &PlanSpec, arguments: &Arguments)
     let write = |name: &str, bytes: &[u8]| output::write_file(&out.join(name), bytes, quiet);
     write("runs.csv", all.table()?.to_csv().as_bytes())?;
     write("summary.csv", summary.table()?.to_csv().as_bytes())?;
-    write("sweep.svg", figure.to_svg(Theme::Auto).as_bytes())?;
-    write("sweep.png", &figure.to_png(Theme::Light, SCALE)?)?;
+    let bare = arguments.bare.then(|| figure.clone().bare());
+    let drawn = bare.as_ref().unwrap_or(&figure);
+    write("sweep.svg", drawn.to_svg(Theme::Auto).as_bytes())?;
+    write("sweep.png", &drawn.to_png(Theme::Light, SCALE)?)?;
+    write("sweep.pdf", &drawn.to_pdf()?)?;
     let page = page(runs, &figure, &shown, plan, arguments);
     write("report.html", page.command(output::shown_command_line()).to_html().as_bytes())?;
     if arguments.common.output.json {

@@ -1,6 +1,8 @@
 //! The accuracies that the masked paper prints, and the trainings that are compared.
 
 use dapple_plan::spec::{ClassMeasure, MaskedContent, PublicGradient};
+use dapple_report::Dash;
+use dapple_report::paint::method;
 
 /// What a run protects, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +47,36 @@ impl MaskMethod {
             Self::Whole(content) => format!("whole clips, {}", differ(content)),
             Self::Tokens(content, mode) => format!("private tokens, {}, {}", differ(content), mode.name()),
         }
+    }
+}
+
+impl MaskMethod {
+    /// The place in a chart's colours, which tells what is protected; its kinds of public gradients have dashes of their own.
+    pub(super) fn color(self) -> usize {
+        match self {
+            Self::Open => method::NON_PRIVATE,
+            Self::Whole(MaskedContent::Remove) => method::ADD_REMOVE,
+            Self::Whole(MaskedContent::Substitute) => method::RECORD_POISSON,
+            Self::Tokens(MaskedContent::Remove, _) => method::MASKED_REMOVE,
+            Self::Tokens(MaskedContent::Substitute, _) => method::MASKED,
+        }
+    }
+
+    /// How its line is broken up.
+    pub(super) fn dash(self) -> Dash {
+        match self {
+            Self::Tokens(_, public_gradient) => dash_of(public_gradient),
+            _ => Dash::Solid,
+        }
+    }
+}
+
+/// How the line of a kind of public gradient is broken up.
+pub(in crate::mask) fn dash_of(public_gradient: PublicGradient) -> Dash {
+    match public_gradient {
+        PublicGradient::Decoupled => Dash::Solid,
+        PublicGradient::CoupledClipped => Dash::Dashed,
+        PublicGradient::Coupled => Dash::Dotted,
     }
 }
 

@@ -14,6 +14,7 @@ use crate::experiment::{ExperimentFolder, FinishedRun, PlannedRun, moments};
 use crate::options::{Training, TrainingScale, first_given};
 use crate::registry::RegisteredReproduction;
 use crate::{CatalogueEntry, Digest, Paper, Reproduction, ReproductionKind, ReproductionOptions, Watch};
+pub(super) use catalogue::dash_of;
 use catalogue::{MaskMethod, PrintedSet, PrintedTable, TABLES};
 
 /// A table of accuracies.

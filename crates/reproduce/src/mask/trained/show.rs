@@ -93,14 +93,14 @@ pub(super) fn draw(trained: &MaskAccuracies, figure: Figure) -> Figure {
 
 fn over_budgets(name: &str, cells: &[&TrainedMask]) -> Chart {
     let chart = Chart::new(name).x(Axis::log("ε")).y(Axis::linear("score").range(0.0, 1.0));
-    MaskMethod::private().enumerate().fold(chart, |chart, (color, method)| {
+    MaskMethod::private().fold(chart, |chart, method| {
         let own = cells.iter().filter(|cell| cell.method == method);
         let at = |cell: &&TrainedMask| {
             let (mean, deviation) = moments(&cell.scores);
             Some((cell.epsilon?, mean, deviation))
         };
         let means: Vec<_> = own.filter_map(at).collect();
-        means_line(chart, method.words(), color, &means)
+        means_line(chart, method.words(), (method.color(), method.dash()), &means)
     })
 }
 
@@ -126,7 +126,7 @@ fn over_classes(cells: &[&TrainedMask]) -> Chart {
             width,
             height,
         });
-        chart.bars(method.words(), place, bars)
+        chart.bars(method.words(), method.color(), bars)
     })
 }
 
