@@ -28,6 +28,8 @@ mod cards;
 mod correlated;
 mod error;
 mod executor;
+#[cfg(any(test, feature = "cuda"))]
+mod joined;
 mod learned;
 mod masked;
 mod masks;
@@ -42,7 +44,7 @@ mod users;
 
 pub use adaptive::AdaptiveClip;
 #[cfg(feature = "cuda")]
-pub use cards::{Cards, failed};
+pub use cards::{Cards, PeerCards, failed};
 pub use correlated::CorrelatedSums;
 pub use error::StepError;
 pub use executor::{Executor, Forward, Microbatches};

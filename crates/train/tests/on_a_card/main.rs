@@ -10,6 +10,7 @@ mod evaluation;
 mod features;
 mod group;
 mod mix;
+mod ranks;
 mod split;
 mod stopped;
 
