@@ -250,11 +250,11 @@ mod tests {
     /// The samples of each process: the last has none.
     const SHARES: [std::ops::Range<usize>; PROCESSES] = [0..4, 4..9, 9..9];
 
+    /// The sum and the report that a process comes to.
+    type JoinedEnd = Result<(Vec<i64>, StepStats), StepError>;
+
     /// Lets all processes join, of which one may fail, and returns what each comes to and how often each kind of meeting was called.
-    fn joined(
-        at: JoinedWhere,
-        failing: Option<(usize, CardWork)>,
-    ) -> (Vec<Result<(Vec<i64>, StepStats), StepError>>, [usize; 3]) {
+    fn joined(at: JoinedWhere, failing: Option<(usize, CardWork)>) -> (Vec<JoinedEnd>, [usize; 3]) {
         let (graph, rule) = graph_and_rule();
         let meeting = Meeting::new();
         let process = |rank: usize| {
