@@ -108,6 +108,26 @@ fn the_model_is_the_same_on_any_number_of_ranks() {
     }
 }
 
+/// A rank without the card that was asked for is named once, before anything is written. Where nobody asked, ranks without cards use their processors.
+#[test]
+fn ranks_take_cards_alike_or_none() {
+    if !launches() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    prepare(folder.path(), 2, "[train]\nseed = 5\n");
+    for device in ["cuda:99", "cuda:99,98"] {
+        let train = format!("train plan.toml --out run --device {device}");
+        let output = on(2, folder.path(), &train).output().unwrap();
+        let words = told(&output);
+        assert_eq!((output.status.code(), words.matches("error: ").count()), (Some(2), 1), "{words}");
+        assert!(words.contains("performance.device: rank 0: there is no cuda:99 for it ("), "{words}");
+        assert!(words.contains("hint: ") && !folder.path().join("run").exists(), "{words}");
+    }
+    let output = on(2, folder.path(), "train plan.toml --out run --json").output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+}
+
 /// The processes of the program that a launcher has started, in the order in which it started them.
 fn ranks_of(launcher: &Child) -> Vec<u32> {
     let parent = launcher.id().to_string();
@@ -613,4 +633,180 @@ fn shards_that_are_not_what_the_list_says_are_refused() {
         .unwrap();
     }
     refused("privacy.records_per_clip: records that are clipped together may lie in shards of several ranks");
+}
+
+/// A kind of records beside pictures with one class: how they are written below a folder, listed, and named by a plan.
+struct RecordKind {
+    write: fn(&Path),
+    list: &'static str,
+    plain: &'static str,
+    in_shards: &'static str,
+    /// Where the files of the list's columns `file` and `labels` are.
+    folders: &'static [&'static str],
+    model: &'static str,
+}
+
+const RECORD_KINDS: [RecordKind; 3] = [
+    RecordKind {
+        write: |folder| {
+            for number in 0..24u32 {
+                for kind in ["images", "labels"] {
+                    let path = folder.join(format!("data/{kind}/{number}.png"));
+                    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                    let bright = |x: u32, y: u32| (x / 4 + y / 4 + number) % 2;
+                    let noise =
+                        |x: u32, y: u32| (number * 977 + y * 31 + x).wrapping_mul(2_654_435_761) >> 27;
+                    match kind {
+                        "images" => image::RgbImage::from_fn(16, 16, |x, y| {
+                            image::Rgb([(40 + 150 * bright(x, y) + noise(x, y)) as u8; 3])
+                        })
+                        .save(path),
+                        _ => image::GrayImage::from_fn(16, 16, |x, y| image::Luma([bright(x, y) as u8]))
+                            .save(path),
+                    }
+                    .unwrap();
+                }
+            }
+        },
+        list: "data list data --format image-pairs --shards 3 --out list.csv",
+        plain: "format = 'image-pairs'\ntrain = '/proc/self/cwd/data'\nclasses = 2\nsize = [16, 16]\n",
+        in_shards: "format = 'pair-shards'\ntrain = '/proc/self/cwd/data'\nclasses = 2\nsize = [16, 16]\n",
+        folders: &["data/images", "data/labels"],
+        model: "small-fcn",
+    },
+    RecordKind {
+        write: |folder| {
+            std::fs::create_dir_all(folder.join("data")).unwrap();
+            prepare(folder, 1, "");
+            for name in ["images.npy", "labels.npy"] {
+                std::fs::rename(folder.join(name), folder.join("data").join(name)).unwrap();
+            }
+        },
+        list: "data list data/images.npy --format npy --labels data/labels.npy --shards 3 --into data --out list.csv",
+        plain: "format = 'npy'\ntrain = '/proc/self/cwd/data/images.npy'\ntrain_labels = '/proc/self/cwd/data/labels.npy'\n",
+        in_shards: "format = 'array-shards'\ntrain = '/proc/self/cwd/data'\n",
+        folders: &["data"],
+        model: "small-cnn",
+    },
+    RecordKind {
+        write: |folder| {
+            for number in 0..24u32 {
+                let path = folder.join(format!("data/{}/{number}.npy", number % 2));
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                let value =
+                    |i: u32| 40 + 150 * (number % 2) + ((number * 977 + i).wrapping_mul(2_654_435_761) >> 27);
+                let values: Vec<u8> = (0..5 * 256).map(|i| value(i) as u8).collect();
+                std::fs::write(path, npy("|u1", "5, 16, 16", &values)).unwrap();
+            }
+        },
+        list: "data list data --format clip-folder --shards 3 --out list.csv",
+        plain: "format = 'clip-folder'\nframes = 4\ntrain = '/proc/self/cwd/data'\nsize = [16, 16]\n",
+        in_shards: "format = 'clip-shards'\nframes = 4\ntrain = '/proc/self/cwd/data'\nsize = [16, 16]\n",
+        folders: &["data"],
+        model: "small-clip",
+    },
+];
+
+/// Label maps, arrays and clips in shards: no rank has all of them, and the model is that of one process that has them as they were before. A rank is
+/// killed, the run goes on with the shards elsewhere, and it is still that model. What is not as the list says is refused.
+#[test]
+fn ranks_train_on_shards_of_every_kind() {
+    if !launches() || !cfg!(target_os = "linux") {
+        return;
+    }
+    const STEPS: u64 = 300;
+    const TRAIN: &str = "train plan.toml --out run --device cpu --quiet";
+    for kind in RECORD_KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = folder.path();
+        (kind.write)(whole);
+        let plan = |place: &Path, data: &str| {
+            let plan = format!(
+                "[privacy]\ndelta = 1e-5\nnoise_multiplier = 1.0\n[sampling]\nbatch = 6\nsteps = {STEPS}\n[data]\n{data}validation = 0.25\n\
+                 [model]\nname = '{}'\n[optimiser]\nlearning_rate = 0.1\n[performance]\nthreads = 1\npatience = 8\n\
+                 [train]\nseed = 5\nevaluate_every = 50\ncheckpoint_every = 10\n",
+                kind.model
+            );
+            std::fs::write(place.join("plan.toml"), plan).unwrap();
+        };
+        let one = |arguments: &str| {
+            let output = Command::new(env!("CARGO_BIN_EXE_dapple"))
+                .args(arguments.split_whitespace())
+                .current_dir(whole)
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{}", told(&output));
+        };
+        plan(whole, kind.plain);
+        one(TRAIN);
+        let left = |place: &Path| {
+            let metrics = std::fs::read_to_string(place.join("run/metrics.jsonl")).unwrap();
+            (model(&place.join("run")), metrics)
+        };
+        let expected = left(whole);
+        one(kind.list);
+        let list = std::fs::read_to_string(whole.join("list.csv")).unwrap();
+        let places: Vec<_> = (0..4).map(|place| folder.path().join(format!("place{place}"))).collect();
+        let furnish = |place: &Path, shards: &[&str]| {
+            let _ = std::fs::remove_dir_all(place.join("data"));
+            std::fs::create_dir_all(place.join("data")).unwrap();
+            for line in list.lines().skip(1).filter(|line| shards.contains(&line.rsplit(',').next().unwrap()))
+            {
+                for (folder, file) in kind.folders.iter().zip(line.split(',')) {
+                    let target = place.join(folder).join(file);
+                    std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+                    std::fs::copy(whole.join(folder).join(file), target).unwrap();
+                }
+            }
+            std::fs::write(place.join("list.csv"), &list).unwrap();
+            plan(place, &format!("{}train_labels = '/proc/self/cwd/list.csv'\n", kind.in_shards));
+        };
+        let furnished = |shards: &[&[&str]]| -> Vec<&Path> {
+            let _ = std::fs::remove_dir_all(places[0].join("run"));
+            places.iter().zip(shards).for_each(|(place, shards)| furnish(place, shards));
+            places[..shards.len()].iter().map(|place| place.as_path()).collect()
+        };
+        let cases: [&[&[&str]]; 3] =
+            [&[&["0", "1", "2"]], &[&["1"], &["2", "0"]], &[&["2"], &["0", "2"], &[], &["1"]]];
+        for shards in cases {
+            let places = furnished(shards);
+            let output = in_places(&places, TRAIN).output().unwrap();
+            assert!(output.status.success(), "{}", told(&output));
+            assert_eq!(left(places[0]), expected, "{} {shards:?}", kind.model);
+        }
+        // A rank dies, and the run goes on where the shards are then.
+        let places = furnished(&[&["1"], &["0", "2"]]);
+        let first = places[0];
+        let mut launcher = in_places(&places, TRAIN).stderr(Stdio::null()).spawn().unwrap();
+        wait_until("steps", || taken(first) >= 30 || launcher_ended(&launcher));
+        let ranks = ranks_of(&launcher);
+        if let Some(rank) = ranks.get(1) {
+            Command::new("kill").args(["-KILL", &rank.to_string()]).status().unwrap();
+        }
+        finished(&mut launcher, &ranks);
+        let (spent, taken) = (verified(first), taken(first));
+        assert!(spent >= taken && taken >= 30, "{spent} {taken}");
+        places.iter().zip([&["0"][..], &["1"]]).for_each(|(place, shards)| furnish(place, shards));
+        let output = in_places(&places, "resume run --quiet").output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+        assert!(told(&output).contains("no rank has all of shard \"2\""), "{}", told(&output));
+        places.iter().zip([&["0", "2"][..], &["1"]]).for_each(|(place, shards)| furnish(place, shards));
+        let output = in_places(&places, "resume run --quiet").output().unwrap();
+        assert!(output.status.success(), "{}", told(&output));
+        assert_eq!(left(first).0, expected.0, "{}", kind.model);
+        // What is not as the list says is refused with its rank, before anything is written.
+        let places = furnished(&[&["1"], &["2", "0"]]);
+        let files = std::fs::read_to_string(places[1].join("list.csv")).unwrap();
+        let line = files.lines().find(|line| line.ends_with(",2")).unwrap();
+        let file = places[1].join(kind.folders[0]).join(line.split(',').next().unwrap());
+        let mut bytes = std::fs::read(&file).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        std::fs::write(&file, bytes).unwrap();
+        let output = in_places(&places, TRAIN).output().unwrap();
+        let words = told(&output);
+        assert_eq!((output.status.code(), words.matches("error: ").count()), (Some(2), 1), "{words}");
+        assert!(words.contains("rank 1: ") && words.contains("is not what the list says"), "{words}");
+        assert!(words.contains("hint: ") && !places[0].join("run").exists(), "{words}");
+    }
 }

@@ -116,6 +116,12 @@ pub trait Dataset: Send + Sync {
         None
     }
 
+    /// SHA-256, in hexadecimal digits, of the word `content`, a record's class and its values, where a data set knows it without reading the record.
+    /// Classes take four bytes, the lowest first, and so do values that are no bytes themselves.
+    fn content_digest(&self, _record: usize) -> Option<&str> {
+        None
+    }
+
     /// The shard that a record lies in, where records lie in shards, some of which a machine may do without.
     fn shard(&self, _record: usize) -> Option<&str> {
         None
@@ -206,6 +212,10 @@ macro_rules! as_its_records {
 
         fn name(&self, record: usize) -> Option<String> {
             self.$records.name(record)
+        }
+
+        fn content_digest(&self, record: usize) -> Option<&str> {
+            self.$records.content_digest(record)
         }
 
         fn shard(&self, record: usize) -> Option<&str> {
@@ -315,6 +325,10 @@ impl Dataset for Subset {
 
     fn name(&self, record: usize) -> Option<String> {
         self.whole.name(self.at(record).ok()?)
+    }
+
+    fn content_digest(&self, record: usize) -> Option<&str> {
+        self.whole.content_digest(self.at(record).ok()?)
     }
 
     fn shard(&self, record: usize) -> Option<&str> {

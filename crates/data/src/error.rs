@@ -104,15 +104,17 @@ pub enum DataError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A list of pictures in shards that does not say what it should.
+    /// A list of records in shards that does not say what it should.
     #[error("{}: {problem}", path.display())]
     ShardList {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
         problem: String,
+        /// The first line that it should have.
+        columns: String,
     },
-    /// A picture of a shard that does not lie on this machine.
+    /// A record of a shard that does not lie on this machine.
     #[error("{}: there is no such file here; it lies in shard {shard:?}", path.display())]
     OtherShard {
         /// Its path.
@@ -120,7 +122,7 @@ pub enum DataError {
         /// The name of the shard.
         shard: String,
     },
-    /// A picture that is not the one that a list names.
+    /// A file that is not the one that a list names.
     #[error("{}: its {what} is not what the list says", path.display())]
     OtherContent {
         /// Its path.
@@ -505,10 +507,9 @@ impl DataError {
                 "users are told by a table (.csv) with a first line `file,user` or `record,user` and one line for each training record, or by an array (.npy) of one whole number for each"
                     .into()
             }
-            Self::ShardList { .. } => {
-                "a list of pictures in shards has a first line `file,class,width,height,sha256,shard` and one line for each picture; `dapple data list` writes it"
-                    .into()
-            }
+            Self::ShardList { columns, .. } => format!(
+                "a list of such records in shards has a first line `{columns}` and one line for each; `dapple data list` writes it"
+            ),
             Self::OtherShard { .. } => {
                 "copy the shard to this machine, or train on ranks that have all shards among them (`mpirun -n 2 dapple train ..`)".into()
             }

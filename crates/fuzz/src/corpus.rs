@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use dapple_graph::{Graph, GraphBuilder, GraphError, Init, Loss, Parameters, weights};
 use dapple_plan::PlanSpec;
+use dapple_plan::number::hexadecimal;
 use dapple_train::{Event, Observer, Request, Silent, resume, start};
 use image::{ImageFormat, RgbImage};
 use sha2::{Digest, Sha256};
@@ -245,12 +246,51 @@ pub(crate) const DOT: &[u8] = b"P5\n1 1\n255\n\0";
 
 /// Lists of the picture [`DOT`] as `a.pgm`.
 pub(crate) fn shard_lists() -> Vec<Vec<u8>> {
-    let digest: String = Sha256::digest(DOT).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = hexadecimal(&Sha256::digest(DOT));
     vec![
         format!("file,class,width,height,sha256,shard\na.pgm,1,1,1,{digest},north\n").into_bytes(),
         format!("shard,sha256,note,\"file\",width,height,class\r\n0,{digest},,\"a.pgm\",1,1,cat\r\n")
             .into_bytes(),
     ]
+}
+
+/// A grey picture of one pixel, which may be a label picture, too.
+pub(crate) fn grey_dot() -> Vec<u8> {
+    let mut bytes = Cursor::new(Vec::new());
+    // Writing to memory cannot fail.
+    let _ = image::GrayImage::new(1, 1).write_to(&mut bytes, ImageFormat::Png);
+    bytes.into_inner()
+}
+
+/// Lists of [`grey_dot`] as `a.png` with itself as its label map.
+pub(crate) fn pair_shard_lists() -> Vec<Vec<u8>> {
+    let digest = hexadecimal(&Sha256::digest(grey_dot()));
+    let header = "file,labels,width,height,sha256,labels_sha256,shard";
+    vec![format!("{header}\na.png,a.png,1,1,{digest},{digest},north\n").into_bytes()]
+}
+
+/// An array of two pictures of 3x2 pixels, or a clip of two frames.
+pub(crate) fn image_array() -> Vec<u8> {
+    array("|u1", "2, 2, 3", &[5, 6, 7, 8, 9, 10, 1, 2, 3, 4, 5, 6])
+}
+
+/// Lists of the records of [`image_array`] as `a.npy`.
+pub(crate) fn array_shard_lists() -> Vec<Vec<u8>> {
+    let header = "file,record,class,width,height,channels,type,sha256,shard";
+    let digest = |class: u32, values: &[u8]| {
+        let hash = Sha256::new_with_prefix("content").chain_update(class.to_le_bytes());
+        hexadecimal(&hash.chain_update(values).finalize())
+    };
+    let (one, two) = (digest(0, &[5, 6, 7, 8, 9, 10]), digest(1, &[1, 2, 3, 4, 5, 6]));
+    vec![format!("{header}\na.npy,0,0,3,2,1,uint8,{one},0\na.npy,1,1,3,2,1,uint8,{two},0\n").into_bytes()]
+}
+
+/// Lists of [`image_array`] as the clip `a.npy`.
+pub(crate) fn clip_shard_lists() -> Vec<Vec<u8>> {
+    let bytes = image_array();
+    let digest =
+        Sha256::new().chain_update((bytes.len() as u64).to_le_bytes()).chain_update(&bytes).finalize();
+    vec![format!("file,class,sha256,shard\na.npy,run,{},0\n", hexadecimal(&digest)).into_bytes()]
 }
 
 pub(crate) fn lists() -> Vec<Vec<u8>> {

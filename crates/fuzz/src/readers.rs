@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use dapple_data::formats::{ImageFolder, Npy, ShardedImages, cifar, decode, decode_mask, idx};
+use dapple_data::formats::{
+    ImageFolder, Npy, ShardedArrays, ShardedClips, ShardedImages, ShardedPairs, cifar, decode, decode_mask,
+    idx,
+};
 use dapple_data::segmentation::{ClassMap, a2d2};
 use dapple_data::{DataError, DataLimits, Dataset, clips, masks, read_users};
 use dapple_graph::{Graph, GraphError, Parameters, weights};
@@ -56,6 +59,9 @@ pub const READERS: &[Reader] = &[
     Reader { name: "cifar", corpus: corpus::cifar, read: cifar_file },
     Reader { name: "list", corpus: corpus::lists, read: list },
     Reader { name: "shards", corpus: corpus::shard_lists, read: shards },
+    Reader { name: "pair shards", corpus: corpus::pair_shard_lists, read: pair_shards },
+    Reader { name: "array shards", corpus: corpus::array_shard_lists, read: array_shards },
+    Reader { name: "clip shards", corpus: corpus::clip_shard_lists, read: clip_shards },
     Reader { name: "users", corpus: corpus::user_tables, read: users },
     Reader { name: "mask", corpus: || corpus::pictures(ImageFormat::Png), read: mask },
     Reader { name: "image mask", corpus: corpus::image_masks, read: image_mask },
@@ -254,11 +260,41 @@ fn list(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
 fn shards(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
     let files = Files::new(bytes, folder, corpus::DOT)?;
     let _ = std::fs::copy(&files.good, folder.join("a.pgm"));
-    let pictures = ShardedImages::open(folder, &files.damaged, &LIMITS)?;
-    pictures.fingerprint()?;
-    (0..pictures.len()).try_for_each(|record| {
-        assert!(pictures.shard(record).is_some_and(|shard| !shard.is_empty()), "every picture has a shard");
-        Ok(pictures.read(record).map(drop)?)
+    in_shards(&ShardedImages::open(folder, &files.damaged, &LIMITS)?)
+}
+
+/// Reads the bytes as a list of one picture with a label map, both of which lie there.
+fn pair_shards(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
+    let files = Files::new(bytes, folder, &corpus::grey_dot())?;
+    for place in ["images", "labels"] {
+        let _ = std::fs::create_dir_all(folder.join(place));
+        let _ = std::fs::copy(&files.good, folder.join(place).join("a.png"));
+    }
+    let map = ClassMap::of_ids(&[0], &[])?;
+    in_shards(&ShardedPairs::open(folder, &files.damaged, map, &LIMITS)?)
+}
+
+/// Reads the bytes as a list of the records of an array that lies there.
+fn array_shards(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
+    let files = Files::new(bytes, folder, &corpus::image_array())?;
+    let _ = std::fs::copy(&files.good, folder.join("a.npy"));
+    in_shards(&ShardedArrays::open(folder, &files.damaged, None, &LIMITS)?)
+}
+
+/// Reads the bytes as a list of one clip that lies there.
+fn clip_shards(bytes: &[u8], folder: &Path) -> Result<(), Refusal> {
+    let files = Files::new(bytes, folder, &corpus::image_array())?;
+    let _ = std::fs::copy(&files.good, folder.join("a.npy"));
+    in_shards(&ShardedClips::open(folder, &files.damaged, None, 2, &LIMITS)?)
+}
+
+/// Reads records that a list names.
+fn in_shards(records: &dyn Dataset) -> Result<(), Refusal> {
+    records.fingerprint()?;
+    (0..records.len()).try_for_each(|record| {
+        assert!(records.shard(record).is_some_and(|shard| !shard.is_empty()), "every record has a shard");
+        records.read(record)?;
+        Ok(records.target(record).map(drop)?)
     })
 }
 

@@ -1,17 +1,30 @@
 //! Private steps on a GPU, or on several of one machine, which keep what a run has learned in their own memory.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use dapple_engine::cuda::{
-    CudaAddition, CudaError, CudaGroup, CudaGroupError, CudaGroupState, CudaGroupSum, CudaOptions,
+    CudaAddition, CudaError, CudaGroup, CudaGroupError, CudaGroupState, CudaGroupSum, CudaLink, CudaOptions,
     LatticeNoise, StateValues,
 };
-use dapple_engine::{ClippingRule, EngineError, Layout, StepStats};
+use dapple_engine::{ClippingRule, EngineError, Layout, StepStats, Total};
 use dapple_graph::{Graph, Parameters};
 
 use crate::correlated::CorrelatedSums;
 use crate::error::StepError;
 use crate::executor::{Executor, Forward, Microbatches};
+use crate::joined::{JoinedCard, JoinedWhere, join};
 use crate::learned::{Learned, Update};
 use crate::optimiser::OptimiserState;
+use crate::peers::{Peers, mark};
+
+/// How the sums of cards of several processes are added up.
+#[derive(Debug, Clone)]
+pub enum PeerCards {
+    /// In the hosts' memory, by the processes.
+    OnHosts,
+    /// By NCCL, over the links between the cards. The link outlives executors, which follow each other where a plan has phases.
+    Linked(Arc<Mutex<CudaLink>>),
+}
 
 /// An executor on GPUs that knows whether the host or the cards have the newest state of the run.
 #[derive(Debug)]
@@ -27,6 +40,8 @@ pub struct Cards {
     ahead: bool,
     /// The device as a user names it.
     device: String,
+    /// The processes that take the steps together with this one, and how their sums are added up.
+    peers: Option<(Arc<dyn Peers>, PeerCards)>,
 }
 
 impl Cards {
@@ -43,7 +58,34 @@ impl Cards {
         device: String,
     ) -> Result<Self, CudaGroupError> {
         let group = CudaGroup::with_submodels(graph, submodels, cards, options, addition)?;
-        Ok(Self { group, state: None, sum: None, holds_parameters: false, ahead: false, device })
+        Ok(Self { group, state: None, sum: None, holds_parameters: false, ahead: false, device, peers: None })
+    }
+
+    /// The same executor, which must have one card and takes every step together with the cards of other processes: each is shown a part of the
+    /// records, and all come to the sum of all.
+    #[must_use]
+    pub fn among(self, peers: Arc<dyn Peers>, cards: PeerCards) -> Self {
+        Self { peers: Some((peers, cards)), ..self }
+    }
+
+    /// Adds up the clipped gradients of this process's own part of a step.
+    fn own_sum(
+        &mut self,
+        learned: &Learned,
+        microbatches: &mut dyn Microbatches,
+        rule: &ClippingRule,
+    ) -> Result<StepStats, StepError> {
+        self.sum = None;
+        self.train(learned)?;
+        let Self { group, device, .. } = self;
+        let failed = |error| failed(device, error);
+        let mut sum = group.gradient_sum().map_err(failed)?;
+        let mut stats = StepStats::default();
+        while let Some(batch) = microbatches.next()? {
+            stats.join(group.clipped_sum(&batch, rule, &mut sum).map_err(failed)?);
+        }
+        self.sum = Some(sum);
+        Ok(stats)
     }
 
     /// The names of the cards' models, each with how many such cards there are.
@@ -99,16 +141,20 @@ impl Executor for Cards {
         microbatches: &mut dyn Microbatches,
         rule: &ClippingRule,
     ) -> Result<StepStats, StepError> {
-        self.train(learned)?;
-        let Self { group, device, .. } = self;
-        let failed = |error| failed(device, error);
-        let mut sum = group.gradient_sum().map_err(failed)?;
-        let mut stats = StepStats::default();
-        while let Some(batch) = microbatches.next()? {
-            stats.join(group.clipped_sum(&batch, rule, &mut sum).map_err(failed)?);
+        let own = self.own_sum(learned, microbatches, rule);
+        let Some((peers, cards)) = self.peers.clone() else { return own };
+        // Parameters stay on the cards, and are compared when they are fetched; here processes must agree on the step and on the bound.
+        let updates = f32::from_bits(learned.optimiser.state().updates as u32);
+        let mark = mark(&[updates], rule);
+        let (at, link) = match cards {
+            PeerCards::OnHosts => (JoinedWhere::Hosts, None),
+            PeerCards::Linked(link) => (JoinedWhere::Links, Some(link)),
+        };
+        let joined = join(&*peers, own, &mut StepCard { cards: self, rule, link }, at, (rule, mark));
+        if joined.is_err() {
+            self.sum = None;
         }
-        self.sum = Some(sum);
-        Ok(stats)
+        joined
     }
 
     /// The cards do the noise, the division and the optimiser's work; the host only counts the update.
@@ -160,6 +206,45 @@ impl Executor for Cards {
         let Self { group, device, .. } = self;
         group.load(parameters).map_err(|error| failed(device, error))?;
         Ok(Box::new(Evaluated { group, device }))
+    }
+}
+
+/// A card amid a step that several processes take.
+struct StepCard<'c> {
+    cards: &'c mut Cards,
+    rule: &'c ClippingRule,
+    link: Option<Arc<Mutex<CudaLink>>>,
+}
+
+impl StepCard<'_> {
+    /// Does something with the card's sum.
+    fn with<T>(
+        &mut self,
+        work: impl FnOnce(&mut CudaGroup, &mut CudaGroupSum, &ClippingRule) -> Result<T, CudaGroupError>,
+    ) -> Result<T, StepError> {
+        let Cards { group, sum, device, .. } = &mut *self.cards;
+        let sum = sum.as_mut().ok_or(EngineError::Parameters)?;
+        work(group, sum, self.rule).map_err(|error| failed(device, error))
+    }
+}
+
+impl JoinedCard for StepCard<'_> {
+    fn settle(&mut self) -> Result<(), StepError> {
+        self.with(|group, _, _| group.settle())
+    }
+
+    fn read(&mut self) -> Result<Total, StepError> {
+        self.with(|group, sum, rule| group.read(sum, rule))
+    }
+
+    fn write(&mut self, total: &Total) -> Result<(), StepError> {
+        self.with(|group, sum, rule| group.write(sum, rule, total))
+    }
+
+    fn add_over_links(&mut self) -> Result<(), StepError> {
+        let link = self.link.clone().ok_or(EngineError::Parameters)?;
+        let mut link = link.lock().unwrap_or_else(PoisonError::into_inner);
+        self.with(|group, sum, rule| group.add_over(sum, rule, &mut link))
     }
 }
 

@@ -30,6 +30,8 @@ mod cards;
 mod correlated;
 mod error;
 mod executor;
+#[cfg(any(test, feature = "cuda"))]
+mod joined;
 mod learned;
 mod masked;
 mod masks;
@@ -45,7 +47,7 @@ mod users;
 
 pub use adaptive::AdaptiveClip;
 #[cfg(feature = "cuda")]
-pub use cards::{Cards, failed};
+pub use cards::{Cards, PeerCards, failed};
 pub use correlated::CorrelatedSums;
 pub use error::StepError;
 pub use executor::{Executor, Forward, Microbatches};

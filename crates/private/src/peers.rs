@@ -17,6 +17,12 @@ pub trait Peers: Debug + Send + Sync {
 
     /// Replaces each number by the sum of those of all processes at its place: whole numbers exactly, plain ones up to rounding.
     fn add(&self, numbers: JointNumbers<'_>);
+
+    /// Tells all processes whether this one could do what all of them did at once by other means, and whether all could.
+    ///
+    /// # Errors
+    /// That of this process; otherwise the failure of one of the others.
+    fn confirm(&self, own: Result<(), StepError>) -> Result<(), StepError>;
 }
 
 /// Joins this process's part of a sum with those of its peers, or tells them that there is none.

@@ -33,7 +33,7 @@ pub(crate) fn price(plan: &Plan, data: &DataPlan) -> Result<Certificate, TrainEr
 fn public_facts(data: &DataPlan) -> Option<&'static str> {
     let RecordOrigin::Stored { format, .. } = &data.origin else { return None };
     match format {
-        StoredFormat::Idx | StoredFormat::Npy if data.classes.is_none() => Some(
+        StoredFormat::Idx | StoredFormat::Npy | StoredFormat::ArrayShards if data.classes.is_none() => Some(
             "The number of classes was counted from the training labels and is taken as public; with data.classes in the plan it does not depend on them.",
         ),
         StoredFormat::Clips { layout: ClipLayout::ToyotaSmarthome(_), .. } => Some(
@@ -41,6 +41,9 @@ fn public_facts(data: &DataPlan) -> Option<&'static str> {
         ),
         StoredFormat::ImageFolder | StoredFormat::Clips { layout: ClipLayout::Folder, .. } => Some(
             "Number and names of the classes are those of the training data's folders and are taken as public.",
+        ),
+        StoredFormat::ImageList | StoredFormat::ImageShards | StoredFormat::ClipShards { .. } => Some(
+            "Number and names of the classes are those of the training data's list and are taken as public.",
         ),
         _ => None,
     }

@@ -5,27 +5,14 @@ mod common;
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
-use common::{Recorder, model_bytes, request, write_data, write_pairs, write_parted, write_pool};
+use common::{Recorder, among, model_bytes, request, write_data, write_pairs, write_parted, write_pool};
 use dapple_plan::PlanSpec;
 use dapple_plan::spec::Performance;
 use dapple_train::{
-    Observer, RankGroup, Request, RunOutcome, Silent, Status, TrainError, Verdict, Warning, World, certify,
-    follow, resume, resume_among, start, start_among, verify,
+    Observer, Request, RunOutcome, Silent, Status, TrainError, Verdict, Warning, certify, resume,
+    resume_among, start, start_among, verify,
 };
-
-/// Lets the first of several ranks do something, while the others, each with its own plan or none, take part.
-fn among<T: Send>(others: &[Option<Request>], first: impl FnOnce(&Arc<RankGroup>) -> T + Send) -> T {
-    let mut worlds = World::of_threads(others.len() + 1).into_iter();
-    let own = worlds.next().unwrap();
-    std::thread::scope(|scope| {
-        for (world, request) in worlds.zip(others) {
-            scope.spawn(move || follow(&RankGroup::of(world), request.as_ref()));
-        }
-        scope.spawn(move || first(&RankGroup::of(own))).join().unwrap()
-    })
-}
 
 fn start_on(
     ranks: usize,
@@ -310,11 +297,12 @@ fn ranks_with_another_plan_are_named_and_nothing_is_written() {
     let broken = plan(1000);
     let error = start_on(3, &broken, &out, &mut Silent).unwrap_err();
     assert!(!error.to_string().contains("rank") && !out.exists(), "{error}");
-    let gpu = Performance { device: Some("cuda:0".parse().unwrap()), ..Performance::default() };
+    let gpu = Performance { device: Some("cuda:99".parse().unwrap()), ..Performance::default() };
     let mut on_gpu = own.clone();
     on_gpu.spec.performance = on_gpu.spec.performance.merge(&gpu);
     let error = start_on(2, &on_gpu, &out, &mut Silent).unwrap_err();
-    assert!(error.to_string().starts_with("performance.device: several ranks") && !out.exists(), "{error}");
+    let words = "performance.device: rank 0: there is no cuda:99 for it (";
+    assert!(error.to_string().starts_with(words) && !out.exists(), "{error}");
     start_on(2, &own, &out, &mut Silent).unwrap();
     let error = start_on(2, &own, &out, &mut Silent).unwrap_err();
     assert!(matches!(error, TrainError::Exists { .. }), "{error}");

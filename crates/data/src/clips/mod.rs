@@ -128,6 +128,38 @@ impl Clips {
         Ok(Self { root, names, clips, frames, masks: None, limits, fingerprint: OnceLock::new() })
     }
 
+    /// Clips that a list names with the numbers of their classes, some of which may lie elsewhere; `fingerprint` stands for what all of them hold.
+    ///
+    /// # Errors
+    /// A clip of no known kind, or one that is named in two forms.
+    pub(crate) fn listed(
+        root: &Path,
+        names: Vec<String>,
+        paths: Vec<(PathBuf, u32)>,
+        frames: usize,
+        limits: &DataLimits,
+        fingerprint: String,
+    ) -> Result<Self, DataError> {
+        let source = |(path, class): (PathBuf, u32)| {
+            let unknown = || DataError::malformed(&path, "its name is not that of a clip");
+            Ok((ClipSource::named(&path).ok_or_else(unknown)?, class))
+        };
+        let clips = paths.into_iter().map(source).collect::<Result<Vec<_>, DataError>>()?;
+        once(&clips)?;
+        let (root, limits, fingerprint) = (root.to_owned(), *limits, OnceLock::from(fingerprint));
+        Ok(Self { root, names, clips, frames, masks: None, limits, fingerprint })
+    }
+
+    /// SHA-256, in hexadecimal digits, of every byte of a clip.
+    ///
+    /// # Errors
+    /// A record beyond the end, a clip that cannot be read.
+    pub(crate) fn digest(&self, record: usize) -> Result<String, DataError> {
+        let mut hash = Sha256::new();
+        within(&self.clips, record)?.0.hash(&mut hash, &self.limits)?;
+        Ok(hexadecimal(&hash.finalize()))
+    }
+
     /// The same clips with the masks of a folder: those of a clip have its relative path and name.
     ///
     /// # Errors

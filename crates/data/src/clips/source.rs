@@ -56,6 +56,13 @@ impl ClipSource {
         }
     }
 
+    /// The clip that a list names, by its name alone where it lies elsewhere: what has no ending of an array or a video is a folder of pictures.
+    pub(super) fn named(path: &Path) -> Option<Self> {
+        let hidden = path.file_name().and_then(OsStr::to_str).is_none_or(|name| name.starts_with('.'));
+        Self::of(path.to_owned())
+            .or_else(|| (!hidden && !path.exists()).then(|| Self::Pictures(path.to_owned())))
+    }
+
     /// The clip that a split names: the file or folder itself, or, where its frames were taken out of a video, a folder or an array of its
     /// name without the ending.
     pub(super) fn find(path: &Path) -> Option<Self> {

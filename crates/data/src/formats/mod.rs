@@ -22,7 +22,10 @@ pub use mask::{decode_mask, read_mask};
 pub use npy::Npy;
 pub(crate) use npy::{ArrayClip, array_mask, array_masks, whole_numbers};
 pub use packed::PackedImages;
-pub use shards::{ShardCut, ShardedImages, list_shards};
+pub use shards::{
+    ShardCut, ShardedArrays, ShardedClips, ShardedImages, ShardedPairs, cut_arrays, list_clip_shards,
+    list_pair_shards, list_shards,
+};
 
 use std::path::Path;
 

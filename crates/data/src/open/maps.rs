@@ -57,7 +57,7 @@ fn sessions(choice: &SessionChoice, usual: &[&str]) -> Vec<String> {
 }
 
 /// The classes of image pairs, as the plan gives them.
-fn class_map(classes: &ClassNumbers) -> Result<ClassMap, DataError> {
+pub(super) fn class_map(classes: &ClassNumbers) -> Result<ClassMap, DataError> {
     let mut map = ClassMap::of_ids(&classes.ids, &classes.ignored)?;
     if let Some(names) = &classes.names {
         map = map.with_names(names.iter().cloned())?;

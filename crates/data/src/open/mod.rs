@@ -4,14 +4,14 @@ mod files;
 mod fill;
 mod maps;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dapple_plan::spec::DataFormat;
 use dapple_plan::{DataPlan, HeldOut, ProgramScenes, RecordFiles, RecordOrigin, StoredFormat};
 
 use crate::clips::{Clips, SplitPlan};
-use crate::formats::{ImageFolder, ShardedImages};
+use crate::formats::{ImageFolder, ShardedArrays, ShardedClips, ShardedImages, ShardedPairs};
 use crate::masks::MaskedRecords;
 use crate::split::{split, split_users, stratified_split};
 use crate::users::{UserRecords, Users, read_users};
@@ -19,7 +19,7 @@ use crate::{DataError, Dataset, Pool};
 pub(crate) use files::DataPart;
 use files::{ClassFiles, RecordPaths};
 pub use fill::{fill_in, fill_in_from, left_to_data};
-use maps::MapFolders;
+use maps::{MapFolders, class_map};
 
 /// The records to train on, those to evaluate on, and synthetic images.
 #[derive(Clone)]
@@ -157,17 +157,39 @@ fn stored(
             Ok(both(train, test.transpose()?))
         }
         StoredFormat::ImageShards => {
-            let list = |paths: &RecordPaths, key| {
-                let why =
-                    format!("the list of the pictures below {} (`dapple data list`)", paths.path.display());
-                paths.labels.clone().ok_or_else(|| DataError::missing(key, why))
-            };
-            let train = ShardedImages::open(&train.path, &list(&train, "data.train_labels")?, limits)?;
+            let train = ShardedImages::open(&train.path, &listed(&train, TRAIN_LIST)?, limits)?;
             let like = train.class_names().unwrap_or_default();
-            let test = test.map(|test| {
-                ShardedImages::open_like(&test.path, &list(&test, "data.test_labels")?, like, limits)
-            });
+            let test = test
+                .map(|test| ShardedImages::open_like(&test.path, &listed(&test, TEST_LIST)?, like, limits));
             Ok(both(train, test.transpose()?))
+        }
+        StoredFormat::PairShards(classes) => {
+            let map = class_map(classes)?;
+            let open = |paths: &RecordPaths, key| {
+                ShardedPairs::open(&paths.path, &listed(paths, key)?, map.clone(), limits)
+            };
+            let test = test.map(|test| open(&test, TEST_LIST)).transpose()?;
+            Ok(both(open(&train, TRAIN_LIST)?, test))
+        }
+        StoredFormat::ArrayShards => {
+            let open = |paths: &RecordPaths, key, classes| {
+                ShardedArrays::open(&paths.path, &listed(paths, key)?, classes, limits)
+            };
+            let train = open(&train, TRAIN_LIST, plan.classes)?;
+            let test = test.map(|test| open(&test, TEST_LIST, Some(train.classes()))).transpose()?;
+            Ok(both(train, test))
+        }
+        StoredFormat::ClipShards { frames } => {
+            let open = |paths: &RecordPaths, key, like| {
+                ShardedClips::open(&paths.path, &listed(paths, key)?, like, *frames as usize, limits)
+            };
+            let train = open(&train, TRAIN_LIST, None)?;
+            let test = test.map(|test| open(&test, TEST_LIST, train.class_names())).transpose()?;
+            let train = match &plan.masks {
+                Some(masks) => train.with_masks(&base.join(masks))?,
+                None => train,
+            };
+            Ok(both(train, test))
         }
         StoredFormat::Clips { layout, frames } => {
             let split = SplitPlan { layout: *layout, lists: train.labels.as_deref(), classes: plan.classes };
@@ -196,6 +218,16 @@ fn stored(
         StoredFormat::Cityscapes => of_maps(MapFolders::Cityscapes),
         StoredFormat::A2d2 { train, test } => of_maps(MapFolders::A2d2 { train, test }),
     }
+}
+
+/// The keys of the lists of records in shards.
+const TRAIN_LIST: &str = "data.train_labels";
+const TEST_LIST: &str = "data.test_labels";
+
+/// The list of records in shards.
+fn listed(paths: &RecordPaths, key: &'static str) -> Result<PathBuf, DataError> {
+    let why = format!("the list of the records below {} (`dapple data list`)", paths.path.display());
+    paths.labels.clone().ok_or(DataError::missing(key, why))
 }
 
 fn both<T: Dataset + 'static>(train: T, test: Option<T>) -> Opened {

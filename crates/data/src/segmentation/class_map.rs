@@ -144,7 +144,7 @@ impl ClassMap {
     ///
     /// # Errors
     /// As [`ClassMap::read`], but for such values.
-    pub(super) fn strange_values(
+    pub(crate) fn strange_values(
         &self,
         bytes: &[u8],
         path: &Path,
@@ -166,7 +166,7 @@ impl ClassMap {
     }
 
     /// Adds everything that decides what pictures mean to a fingerprint.
-    pub(super) fn hash(&self, hash: &mut Sha256) {
+    pub(crate) fn hash(&self, hash: &mut Sha256) {
         hash.update(self.classes.to_le_bytes());
         let mut entry = |key: &[u8], class: u8| {
             hash.update([key.len() as u8]);

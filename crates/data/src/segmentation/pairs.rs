@@ -68,6 +68,15 @@ impl Pairs {
         }
         Ok(Self { root: root.to_owned(), pairs, map, limits: *limits, fingerprint: OnceLock::new() })
     }
+
+    /// The image and the label picture of a record.
+    ///
+    /// # Errors
+    /// A record beyond the end.
+    pub(crate) fn files(&self, record: usize) -> Result<(&Path, &Path), DataError> {
+        let Pair { image, labels } = within(&self.pairs, record)?;
+        Ok((image, labels))
+    }
 }
 
 /// The pictures below a folder by their names without endings.

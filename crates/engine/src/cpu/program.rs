@@ -81,8 +81,18 @@ impl CpuProgram {
         Self::new(graph, steps, plan, None)
     }
 
-    pub(crate) fn training(graph: &Graph, layout: &Layout, views: usize, options: &CpuOptions) -> Self {
-        let steps = lower(graph, true);
+    /// The program of a training step. What it has in common with the program `like` of another graph with the same parameters, both share.
+    pub(crate) fn training(
+        graph: &Graph,
+        layout: &Layout,
+        views: usize,
+        options: &CpuOptions,
+        like: Option<&Self>,
+    ) -> Self {
+        let mut steps = lower(graph, true);
+        if let Some(like) = like {
+            steps.share(&like.steps);
+        }
         let read = trained(graph);
         let own = layout.entries().iter().filter(|entry| read.contains(&entry.id));
         let trained = own.map(|entry| entry.range.len()).sum();

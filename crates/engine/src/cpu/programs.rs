@@ -55,7 +55,10 @@ impl StepPrograms {
         let number = number(submodel);
         // The whole model is planned in any case, because its submodels keep to its memory.
         for (number, graph) in [(0, whole), (number, graph)] {
-            self.programs[number].get_or_insert_with(|| CpuProgram::training(graph, layout, views, options));
+            if self.programs[number].is_none() {
+                let like = self.programs[0].as_ref();
+                self.programs[number] = Some(CpuProgram::training(graph, layout, views, options, like));
+            }
         }
         Ok(self.last.replace(number) != Some(number))
     }

@@ -1,5 +1,8 @@
 //! A graph as the CPU runs it: as steps whose memory forms are settled, with ReLUs folded in and copies made explicit.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use dapple_graph::op::Activation;
 use dapple_graph::{Graph, Node, NodeId, Op};
 
@@ -13,7 +16,7 @@ use crate::op;
 #[derive(Debug)]
 pub(crate) struct CpuStep {
     pub(crate) name: String,
-    pub(crate) kernel: Box<dyn CpuKernel>,
+    pub(crate) kernel: Arc<dyn CpuKernel>,
     pub(crate) inputs: Vec<usize>,
     pub(crate) form: Form,
     /// Whether a gradient must reach its value.
@@ -42,6 +45,21 @@ impl CpuSteps {
     /// All outputs, the main one first.
     pub(crate) fn outputs(&self) -> impl Iterator<Item = usize> {
         std::iter::once(self.output).chain(self.auxiliary.iter().map(|(step, _)| *step))
+    }
+
+    /// Takes the matrix products that another graph has in the same way from that graph's steps. Their tables of rows are the largest part of a
+    /// program, so programs that differ in a few steps take little memory beside the first.
+    pub(crate) fn share(&mut self, other: &Self) {
+        let product = |kernel: &Arc<dyn CpuKernel>| kernel.product().map(|gemm| gemm.weight.index());
+        let kernels = other.steps.iter().map(|step| &step.kernel);
+        let known: BTreeMap<usize, &Arc<dyn CpuKernel>> =
+            kernels.filter_map(|kernel| Some((product(kernel)?, kernel))).collect();
+        for step in &mut self.steps {
+            let same = product(&step.kernel).and_then(|weight| known.get(&weight).copied());
+            if let Some(same) = same.filter(|same| same.product() == step.kernel.product()) {
+                step.kernel = Arc::clone(same);
+            }
+        }
     }
 }
 
@@ -126,7 +144,7 @@ impl Lowering {
         form: Form,
         needs_gradient: bool,
     ) -> usize {
-        self.steps.push(CpuStep { name: name.into(), kernel, inputs, form, needs_gradient });
+        self.steps.push(CpuStep { name: name.into(), kernel: kernel.into(), inputs, form, needs_gradient });
         self.steps.len() - 1
     }
 

@@ -238,6 +238,21 @@ impl Total {
         self.unit.map(|unit| (self.whole(), unit))
     }
 
+    /// The numbers as those of other processes must be added to them; whole numbers have 64 bits each.
+    ///
+    /// # Guarantee
+    /// Whole numbers stay those that they were. What is added to them in place is added to the total, without rounding.
+    pub fn joint(&mut self) -> JointNumbers<'_> {
+        if self.unit.is_none() {
+            return JointNumbers::Plain(&mut self.memory);
+        }
+        if self.carried.len() != self.memory.len() || self.memory.iter().any(|low| low.to_bits() != 0) {
+            self.carried = self.whole().collect();
+            self.memory.fill(0.0);
+        }
+        JointNumbers::Wide(&mut self.carried)
+    }
+
     fn whole(&self) -> impl Iterator<Item = i64> {
         let carried = self.carried.iter().copied().chain(std::iter::repeat(0));
         self.memory.iter().zip(carried).map(|(&low, carried)| count(low, carried))

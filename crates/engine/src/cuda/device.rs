@@ -57,6 +57,19 @@ pub fn device_count() -> Result<usize, CudaError> {
     }
 }
 
+/// What tells each card of this machine from all others, in the order of their numbers.
+///
+/// # Errors
+/// If there is no driver, or it cannot start.
+pub fn card_identities() -> Result<Vec<String>, CudaError> {
+    let identity = |ordinal: usize| {
+        let device = call("choosing the device", result::device::get(ordinal as i32))?;
+        let uuid = call("asking for a card's identity", result::device::get_uuid(device))?;
+        Ok(uuid.bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    };
+    (0..device_count()?).map(identity).collect()
+}
+
 impl Device {
     /// Looks for every library and opens a card. Matrix products round their factors as `precision` says.
     pub(crate) fn open(ordinal: usize, precision: Precision) -> Result<Self, CudaError> {

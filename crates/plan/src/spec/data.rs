@@ -29,15 +29,15 @@ section! {
         classes: u32 =
             ("the number of classes the data set must have", "10");
         class_ids: Vec<u32> =
-            ("the number of each class in label maps, for image-pairs", "[0, 1, 2]")
+            ("the number of each class in label maps, for image-pairs and pair-shards", "[0, 1, 2]")
                 .or("0, 1, 2, ...");
         ignore: Vec<u32> =
-            ("the numbers in label maps that count for nothing, for image-pairs", "[255]")
+            ("the numbers in label maps that count for nothing, for image-pairs and pair-shards", "[255]")
                 .or("255");
         class_names: Vec<String> =
-            ("the names of the classes, for image-pairs", "[\"road\", \"sky\"]");
+            ("the names of the classes, for image-pairs and pair-shards", "[\"road\", \"sky\"]");
         class_colours: Vec<String> =
-            ("the colours in which classes are shown, for image-pairs", "[\"#804080\", \"#4682b4\"]");
+            ("the colours in which classes are shown, for image-pairs and pair-shards", "[\"#804080\", \"#4682b4\"]");
         frames: u32 =
             ("the number of frames of a clip that the model sees, evenly spaced over it", "16")
                 .or("16");
@@ -99,6 +99,12 @@ words! {
         ImageList = "image-list",
         /// Pictures in shards, named by a list that also tells their sizes and what they hold.
         ImageShards = "image-shards",
+        /// Images and label maps in shards.
+        PairShards = "pair-shards",
+        /// Arrays of images in shards.
+        ArrayShards = "array-shards",
+        /// Clips in shards.
+        ClipShards = "clip-shards",
         /// The files of the MNIST family.
         Idx = "idx",
         /// The binary files of CIFAR-10 and CIFAR-100.
@@ -176,6 +182,7 @@ impl DataFormat {
     pub fn is_of_clips(self) -> bool {
         match self {
             Self::ClipFolder
+            | Self::ClipShards
             | Self::Ucf101
             | Self::Hmdb51
             | Self::NtuRgbD
@@ -184,6 +191,8 @@ impl DataFormat {
             Self::ImageFolder
             | Self::ImageList
             | Self::ImageShards
+            | Self::PairShards
+            | Self::ArrayShards
             | Self::Idx
             | Self::Cifar
             | Self::Npy

@@ -1,12 +1,14 @@
 //! Executors on the GPUs that a plan asks for.
 
+use std::sync::Arc;
+
 use dapple_engine::cuda::{
     Convolutions, CudaAddition, CudaError, CudaGroupError, CudaOptions, Precision, device_count,
 };
 use dapple_graph::Graph;
 use dapple_plan::spec::{DeviceChoice, FactorPrecision};
 
-use dapple_private::{Cards, Executor, failed};
+use dapple_private::{Cards, Executor, Peers, failed};
 
 use super::{Machine, Unusable};
 
@@ -26,12 +28,19 @@ impl Machine {
         // NCCL may add in another order in another process, and a single card has nothing to add.
         let on_host = self.repeatable || numbers.len() == 1;
         let addition = if on_host { CudaAddition::Host } else { CudaAddition::Nccl };
-        let options = self.options(numbers.len());
+        let sharing = self.ranks.as_ref().map_or(numbers.len(), |ranks| ranks.size());
+        let options = self.options(sharing);
         let cards = Cards::new((graph, submodels), &numbers, options, addition, device.clone())
             .map_err(|error| unusable(&device, error))?;
         self.words = format!("{device} ({}, {})", cards.names(), self.precision.name());
         self.cards = numbers.len();
-        Ok(Box::new(cards))
+        Ok(Box::new(match &self.ranks {
+            Some(ranks) => {
+                let peers = ranks.peer_cards(self.patience);
+                cards.among(Arc::clone(ranks) as Arc<dyn Peers>, peers)
+            }
+            None => cards,
+        }))
     }
 
     /// The numbers of the cards.

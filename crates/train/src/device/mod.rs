@@ -4,6 +4,7 @@
 mod gpu;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dapple_data::SubmodelLaw;
 use dapple_graph::Graph;
@@ -39,50 +40,21 @@ pub(crate) struct Machine {
     /// Number of cards that share every batch; the processor counts as one.
     cards: usize,
     words: String,
-    /// The processes that share every step with this one.
+    /// The processes that share every step with this one, and how long these wait for each other.
     ranks: Option<Arc<RankGroup>>,
+    patience: Duration,
     /// How users train, if what is drawn are users.
     users: Option<LocalTraining>,
 }
 
 impl Machine {
-    /// The machine that takes a plan's steps. Private and public parts of images are for the processor alone, and so are users and
-    /// gradients that are scaled before they are clipped.
+    /// The machine that takes a plan's steps.
     ///
     /// # Errors
-    /// A GPU that was asked for but cannot take such steps.
+    /// As [`Machine::device_of`], and users on several ranks.
     pub(crate) fn for_training(prepared: &Prepared) -> Result<Self, TrainError> {
-        let plan = &prepared.training;
-        if prepared.masked.is_some() && plan.performance.device.needs_gpu() {
-            return Err(TrainError::setting(
-                "performance.device",
-                "private and public parts of images are trained on the processor alone",
-                "leave it out, or give \"cpu\"",
-            ));
-        }
-        let scaled = plan.optimiser.rule.scales().is_some();
-        if scaled && plan.performance.device.needs_gpu() {
-            return Err(TrainError::setting(
-                "performance.device",
-                "gradients are scaled before they are clipped on the processor alone",
-                "leave it out, or leave optimiser.scale_first out",
-            ));
-        }
-        if prepared.ranks.is_some() && plan.performance.device.needs_gpu() {
-            return Err(TrainError::setting(
-                "performance.device",
-                "several ranks share a run on their processors alone",
-                "leave it out, or give \"cpu\"; several cards of one machine share a run without ranks: --device cuda:all",
-            ));
-        }
+        let (plan, device) = (&prepared.training, Self::device_of(prepared)?);
         let users = plan.users.map(local_training);
-        if users.is_some() && plan.performance.device.needs_gpu() {
-            return Err(TrainError::setting(
-                "performance.device",
-                "users are trained on the processor alone",
-                "leave it out, or give \"cpu\"",
-            ));
-        }
         if users.is_some() && prepared.ranks.is_some() {
             return Err(TrainError::setting(
                 "privacy.relation",
@@ -94,12 +66,40 @@ impl Machine {
         let in_groups = prepared.parts().iter().any(|part| part.clip_groups().is_some());
         let repeatable = plan.conduct.seed.is_some() || in_groups;
         let mut machine = Self::new(&plan.performance, Some(Planned::of(prepared)), repeatable);
-        if prepared.masked.is_some() || prepared.ranks.is_some() || users.is_some() || scaled {
-            machine.device = DeviceChoice::Cpu;
-        }
+        machine.device = device;
+        machine.patience = Duration::from_secs_f64(plan.performance.patience);
         machine.users = users;
         machine.ranks = prepared.ranks.clone();
         Ok(machine)
+    }
+
+    /// The device that a plan asks for, as far as it can take the plan's steps. Private and public parts of images are for the processor alone, and
+    /// so are users and gradients that are scaled before they are clipped.
+    ///
+    /// # Errors
+    /// A GPU that was asked for but cannot take such steps.
+    pub(crate) fn device_of(prepared: &Prepared) -> Result<DeviceChoice, TrainError> {
+        let plan = &prepared.training;
+        let device = &plan.performance.device;
+        let on_processor = [
+            (
+                prepared.masked.is_some(),
+                "private and public parts of images are trained on the processor alone",
+            ),
+            (
+                plan.optimiser.rule.scales().is_some(),
+                "gradients are scaled before they are clipped on the processor alone",
+            ),
+            (plan.users.is_some(), "users are trained on the processor alone"),
+        ];
+        match on_processor.into_iter().find_map(|(holds, problem)| holds.then_some(problem)) {
+            None => Ok(device.clone()),
+            Some(problem) if device.needs_gpu() => {
+                let hint = "leave it out, or give \"cpu\"";
+                Err(TrainError::setting("performance.device", problem, hint))
+            }
+            Some(_) => Ok(DeviceChoice::Cpu),
+        }
     }
 
     /// The machine that runs a plan's model on single images. Of several cards it uses one, because cards cannot share an image.
@@ -124,6 +124,7 @@ impl Machine {
             cards: 1,
             words: String::new(),
             ranks: None,
+            patience: Duration::ZERO,
             users: None,
         }
     }

@@ -1,12 +1,15 @@
 //! What the ranks of a run must have in common before its first step.
 
 use dapple_data::{Dataset, Opened};
+use dapple_plan::spec::DeviceChoice;
 use dapple_private::StepError;
 use serde::{Deserialize, Serialize};
 
 use super::RankGroup;
+use super::cards::{HeldCards, RankCard};
 use super::shards::{DealtRecords, HeldShards};
 use crate::certificate::VERSION;
+use crate::device::Machine;
 use crate::digest;
 use crate::error::TrainError;
 use crate::prepare::Prepared;
@@ -32,6 +35,9 @@ pub(crate) struct RankFacts {
     /// The machine, and which of its cores the rank may use; then how many these are.
     place: String,
     cores: usize,
+    /// The machine alone, and the cards that the rank could use there.
+    machine: String,
+    cards: HeldCards,
 }
 
 impl RankFacts {
@@ -39,7 +45,12 @@ impl RankFacts {
     ///
     /// # Errors
     /// Records that cannot be read.
-    pub(crate) fn of(prepared: &Prepared, request: &str, key: &[u8]) -> Result<Self, TrainError> {
+    pub(crate) fn of(
+        prepared: &Prepared,
+        request: &str,
+        key: &[u8],
+        first: bool,
+    ) -> Result<Self, TrainError> {
         let hidden = |dataset: &dyn Dataset| -> Result<String, TrainError> {
             Ok(digest::of(&[key, dataset.fingerprint()?.as_bytes()]))
         };
@@ -56,6 +67,8 @@ impl RankFacts {
             test_shards: data.test.as_ref().and_then(|test| HeldShards::of(&**test)),
             place: place(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
+            machine: machine(),
+            cards: HeldCards::of(&Machine::device_of(prepared)?, first),
         })
     }
 
@@ -118,6 +131,27 @@ impl RankGroup {
         (own.cores / beside.max(1)).max(1)
     }
 
+    /// The card that this rank computes on; `None` if all ranks compute on their processors.
+    ///
+    /// # Errors
+    /// A rank that has no card where cards were asked for. All ranks find that out alike.
+    pub(crate) fn choose_card(
+        &self,
+        device: &DeviceChoice,
+        all: &[RankFacts],
+    ) -> Result<Option<RankCard>, TrainError> {
+        let held: Vec<(&str, &HeldCards)> =
+            all.iter().map(|facts| (facts.machine.as_str(), &facts.cards)).collect();
+        let card = HeldCards::card(device, &held, self.rank());
+        let card = card.map_err(|(rank, problem)| {
+            let hint = "ranks compute all on cards or all on processors: give --device cpu, or no more ranks than there are cards";
+            TrainError::setting("performance.device", format!("rank {rank}: {problem}"), hint)
+        })?;
+        // Ranks are made ready once.
+        let _ = self.card.set(card);
+        Ok(card)
+    }
+
     /// Deals out records that lie in shards, once it is known what all ranks have.
     ///
     /// # Errors
@@ -141,13 +175,18 @@ impl RankGroup {
     }
 }
 
+/// The machine that this process is on, as far as the system tells.
+fn machine() -> String {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    let machine = ["/proc/sys/kernel/random/boot_id", "/proc/sys/kernel/hostname"].map(read);
+    format!("{} {}", machine[0].trim(), machine[1].trim())
+}
+
 /// The machine that this process is on, and the cores that it may use, as far as the system tells. Ranks with the same words share cores.
 fn place() -> String {
-    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-    let status = read("/proc/self/status");
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let cores = status.lines().find(|line| line.starts_with("Cpus_allowed_list:")).unwrap_or_default();
-    let machine = ["/proc/sys/kernel/random/boot_id", "/proc/sys/kernel/hostname"].map(read);
-    format!("{} {} {cores}", machine[0].trim(), machine[1].trim())
+    format!("{} {cores}", machine())
 }
 
 #[cfg(test)]
@@ -169,6 +208,8 @@ mod tests {
             test_shards: None,
             place: word("here"),
             cores: 5,
+            machine: word("here"),
+            cards: HeldCards::default(),
         }
     }
 

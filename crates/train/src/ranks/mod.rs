@@ -4,20 +4,28 @@
 //! is ordered only after it was promised. Each rank shows its executor a part of the step's records; the sums of all become one, which every
 //! rank noises and uses alike. So all ranks hold the same parameters, and none but the first writes anything.
 
+mod cards;
 mod facts;
 mod order;
 mod peers;
 mod shards;
 
 use std::fmt::Display;
+#[cfg(feature = "cuda")]
+use std::sync::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dapple_data::{Dataset, SampleShare, Subset};
+#[cfg(feature = "cuda")]
+use dapple_engine::cuda::CudaLink;
 use dapple_mpi::{MpiError, World};
+#[cfg(feature = "cuda")]
+use dapple_private::PeerCards;
 use dapple_private::StepError;
 
 use crate::error::TrainError;
+pub(crate) use cards::RankCard;
 pub(crate) use facts::RankFacts;
 pub(crate) use order::RankOrder;
 pub(crate) use shards::DealtRecords;
@@ -32,6 +40,11 @@ pub struct RankGroup {
     world: World,
     /// How records are dealt out, once that is known.
     dealt: OnceLock<DealtRecords>,
+    /// The card that this rank computes on, once that is known.
+    card: OnceLock<Option<RankCard>>,
+    /// The link between that card and those of the other ranks.
+    #[cfg(feature = "cuda")]
+    link: OnceLock<Arc<Mutex<CudaLink>>>,
 }
 
 impl RankGroup {
@@ -47,7 +60,13 @@ impl RankGroup {
     /// The ranks of a world.
     #[must_use]
     pub fn of(world: World) -> Arc<Self> {
-        Arc::new(Self { world, dealt: OnceLock::new() })
+        Arc::new(Self {
+            world,
+            dealt: OnceLock::new(),
+            card: OnceLock::new(),
+            #[cfg(feature = "cuda")]
+            link: OnceLock::new(),
+        })
     }
 
     /// Whether this is the rank that has the run.
@@ -109,6 +128,21 @@ impl RankGroup {
         let Some(owners) = self.dealt.get().and_then(which) else { return Ok(Arc::clone(dataset)) };
         let own = (0..dataset.len()).filter(|&record| owners[record] == self.rank()).collect();
         Ok(Arc::new(Subset::new(Arc::clone(dataset), own)?))
+    }
+
+    /// How the sums of this rank's card and of the others' are added up.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn peer_cards(&self, patience: Duration) -> PeerCards {
+        let Some(identifier) = self.card.get().copied().flatten().and_then(|card| card.identifier) else {
+            return PeerCards::OnHosts;
+        };
+        let link = self.link.get_or_init(|| {
+            let mut link = CudaLink::new(identifier, self.rank(), self.size());
+            // Whoever waits for a card in vain must be able to say so before the patience of the others ends.
+            link.set_patience(patience / 2);
+            Arc::new(Mutex::new(link))
+        });
+        PeerCards::Linked(Arc::clone(link))
     }
 
     pub(crate) fn set_patience(&self, patience: Duration) {

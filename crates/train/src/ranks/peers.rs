@@ -24,6 +24,12 @@ impl Peers for RankGroup {
         Ok(together)
     }
 
+    fn confirm(&self, own: Result<(), StepError>) -> Result<(), StepError> {
+        let all = self.exchange(own.as_ref().map(|()| Vec::new()).map_err(ToString::to_string));
+        own?;
+        all.map(drop)
+    }
+
     fn add(&self, numbers: JointNumbers<'_>) {
         match numbers {
             JointNumbers::Narrow(numbers) => self.world.add_narrow(numbers),

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dapple_plan::spec::Performance;
+use dapple_plan::spec::{DeviceChoice, Performance};
 use dapple_private::StepError;
 use serde::{Deserialize, Serialize};
 
 use super::open::OldRun;
 use super::{Run, RunOutcome, fresh_bytes};
 use crate::budget::Within;
+use crate::device::Machine;
 use crate::digest;
 use crate::error::TrainError;
 use crate::observer::Observer;
@@ -101,10 +102,12 @@ pub(super) fn ready(
 ) -> Result<(), TrainError> {
     prepared.ranks = Some(Arc::clone(ranks));
     ranks.set_patience(Duration::from_secs_f64(prepared.training.performance.patience));
-    let facts = ranks.compare(RankFacts::of(prepared, request, &plan.key))?;
-    let own = &mut prepared.training.performance.threads;
-    if *own == 0 {
-        *own = ranks.threads(&facts);
+    let facts = ranks.compare(RankFacts::of(prepared, request, &plan.key, ranks.is_first()))?;
+    let card = ranks.choose_card(&Machine::device_of(prepared)?, &facts)?;
+    let own = &mut prepared.training.performance;
+    own.device = card.map_or(DeviceChoice::Cpu, |card| DeviceChoice::Cuda(card.number as u32));
+    if own.threads == 0 {
+        own.threads = ranks.threads(&facts);
     }
     ranks.deal(&prepared.data, &facts)?;
     let checked = match plan.check {

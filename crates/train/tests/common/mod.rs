@@ -4,10 +4,13 @@
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use dapple_graph::{Graph, Parameters, weights, zoo};
 use dapple_plan::PlanSpec;
-use dapple_train::{Evaluation, Event, Observer, Request, Silent, Verdict, resume, start, verify};
+use dapple_train::{
+    Evaluation, Event, Observer, RankGroup, Request, Silent, Verdict, World, follow, resume, start, verify,
+};
 
 /// Bytes of a `.npy` file.
 pub(crate) fn npy(kind: &str, shape: &str, values: &[u8]) -> Vec<u8> {
@@ -214,4 +217,19 @@ pub(crate) fn goes_on_alike(folder: &Path, request: &Request) {
     resume(&parts, &mut Silent).unwrap();
     assert_eq!(model_bytes(&parts), model_bytes(&whole));
     assert!(matches!(verify(&parts, None).unwrap(), Verdict::Valid { .. }));
+}
+
+/// Lets the first of several ranks do something, while the others, each with its own plan or none, take part.
+pub(crate) fn among<T: Send>(
+    others: &[Option<Request>],
+    first: impl FnOnce(&Arc<RankGroup>) -> T + Send,
+) -> T {
+    let mut worlds = World::of_threads(others.len() + 1).into_iter();
+    let own = worlds.next().unwrap();
+    std::thread::scope(|scope| {
+        for (world, request) in worlds.zip(others) {
+            scope.spawn(move || follow(&RankGroup::of(world), request.as_ref()));
+        }
+        scope.spawn(move || first(&RankGroup::of(own))).join().unwrap()
+    })
 }

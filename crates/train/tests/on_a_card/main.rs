@@ -11,6 +11,7 @@ mod evaluation;
 mod features;
 mod group;
 mod mix;
+mod ranks;
 mod split;
 mod stopped;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use dapple_geometry::Size;
 
 use super::header::{Element, Header};
-use super::read_at;
+use super::images::read_at;
 use crate::clips::evenly_spaced;
 use crate::{DataError, DataLimits, Image, file, limits};
 

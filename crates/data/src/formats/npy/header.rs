@@ -132,6 +132,24 @@ impl Header {
         Ok(Self { element, shape, start: before + u64::from(length) })
     }
 
+    /// The bytes of such a header, by the first version of the format.
+    pub(super) fn to_bytes(element: Element, shape: &[u64]) -> Vec<u8> {
+        let name = match element {
+            Element::UnsignedByte => "|u1".to_owned(),
+            Element::Float => "<f4".to_owned(),
+            Element::Integer { bytes, signed } => format!("<{}{bytes}", if signed { 'i' } else { 'u' }),
+        };
+        let sides: String = shape.iter().map(|side| format!("{side}, ")).collect();
+        let mut text =
+            format!("{{'descr': '{name}', 'fortran_order': False, 'shape': ({}), }}", sides.trim_end());
+        // What follows begins at a multiple of 64.
+        let before = MAGIC.len() + 4;
+        text.push_str(&" ".repeat((before + text.len() + 1).next_multiple_of(64) - before - text.len() - 1));
+        text.push('\n');
+        let length = (text.len() as u16).to_le_bytes();
+        [MAGIC, &[1, 0], &length, text.as_bytes()].concat()
+    }
+
     /// The length that the file must have.
     pub(super) fn file_length(&self, path: &Path) -> Result<u64, DataError> {
         let elements = self

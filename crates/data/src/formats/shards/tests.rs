@@ -1,5 +1,12 @@
-use super::*;
+use std::path::Path;
+
+use dapple_plan::number::hexadecimal;
 use image::RgbImage;
+use sha2::{Digest, Sha256};
+
+use super::super::ImageFolder;
+use super::*;
+use crate::{DataError, DataLimits, Dataset};
 
 /// Pictures of several sizes below a folder, by their paths.
 fn write(root: &Path, paths: &[&str]) {

@@ -23,7 +23,7 @@ pub(crate) use window::{reversed_pairs, window_pairs};
 use winograd::{FilterPass, Winograd};
 
 /// A convolution or linear layer of one sample: `rows_in x channels -> rows_out x out`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Gemm {
     pub(crate) weight: ParameterId,
     pub(crate) bias: Option<ParameterId>,

@@ -60,7 +60,7 @@ pub(super) fn pair_runs(pairs: &[RowPair]) -> Vec<(RowPair, usize)> {
 }
 
 /// A run of numbers to copy from the input, or of zeros where the window leaves the input. Runs fill the gathered rows one after the other.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CopyRun {
     pub(super) source: Option<u32>,
     pub(super) len: u32,

@@ -16,7 +16,7 @@ use dapple_graph::{Graph, Parameters};
 
 use super::device::device_count;
 use super::error::CudaError;
-use super::nccl::{Communicators, Summed};
+use super::nccl::{Communicators, CudaLink, Summed};
 use super::{CudaExecutor, CudaGradientSum, CudaOptions, CudaState, CudaUpdate, StateValues};
 use crate::batch::{self, Batch};
 use crate::clipping::ClippingRule;
@@ -230,6 +230,73 @@ impl CudaGroup {
     /// Those of [`CudaGroup::total`].
     pub fn gradient(&mut self, sum: CudaGroupSum) -> Result<Vec<f32>, CudaGroupError> {
         self.total(sum).map(Total::into_gradient)
+    }
+
+    /// Waits until everything that was started on the cards has run, and says whether it failed.
+    ///
+    /// # Errors
+    /// If a card failed.
+    pub fn settle(&mut self) -> Result<(), CudaGroupError> {
+        self.each(Rank::settle).map(drop)
+    }
+
+    /// The sum of a single card as it is to be added to those of other processes, in whole numbers if the rule bounds it.
+    ///
+    /// # Errors
+    /// If there are several cards, the sum began by another rule, or the card fails.
+    pub fn read(&mut self, sum: &mut CudaGroupSum, rule: &ClippingRule) -> Result<Total, CudaGroupError> {
+        let (rank, sum) = self.alone(sum, rule)?;
+        Ok(rank.read(sum)?)
+    }
+
+    /// Replaces the sum of a single card by one that [`CudaGroup::read`] gave and to which others were added.
+    ///
+    /// # Errors
+    /// If there are several cards, or the card fails.
+    pub fn write(
+        &mut self,
+        sum: &mut CudaGroupSum,
+        rule: &ClippingRule,
+        total: &Total,
+    ) -> Result<(), CudaGroupError> {
+        let (rank, sum) = self.alone(sum, rule)?;
+        Ok(rank.write(sum, total)?)
+    }
+
+    /// Adds to the sum of a single card those of the cards of other processes, which must all do the same with sums by the same rule.
+    ///
+    /// # Guarantee
+    /// All cards then have the same bits, and where gradients are clipped those of the exact sum.
+    ///
+    /// # Errors
+    /// If there are several cards, the sum began by another rule, or this card or another one fails. Then nothing can be added over this link any
+    /// more.
+    pub fn add_over(
+        &mut self,
+        sum: &mut CudaGroupSum,
+        rule: &ClippingRule,
+        link: &mut CudaLink,
+    ) -> Result<(), CudaGroupError> {
+        let (rank, sum) = self.alone(sum, rule)?;
+        let device = &rank.device;
+        device.bind()?;
+        sum.carry(device, 0)?;
+        let numbers = sum.wide().map_or_else(|| Summed::Plain(sum.values()), Summed::Whole);
+        Ok(link.add(device, numbers)?)
+    }
+
+    /// The only card and its part of a sum, which holds numbers of the rule's kind even if nothing was added to it.
+    fn alone<'g>(
+        &'g mut self,
+        sum: &'g mut CudaGroupSum,
+        rule: &ClippingRule,
+    ) -> Result<(&'g mut CudaExecutor, &'g mut CudaGradientSum), CudaGroupError> {
+        let ([rank], [sum]) = (&mut self.ranks[..], &mut sum.0[..]) else {
+            return Err(CudaError::from(EngineError::Parameters).into());
+        };
+        rank.device.bind()?;
+        sum.reserve(&rank.device, rule, 0)?;
+        Ok((rank, sum))
     }
 
     /// Adds the cards' sums, adds noise to the whole once, and takes the optimiser's step on every card.

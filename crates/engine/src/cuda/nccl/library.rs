@@ -18,9 +18,16 @@ const IN_PROGRESS: c_int = 7;
 /// `ncclComm_t`.
 pub(super) type Handle = *mut c_void;
 
+/// `ncclUniqueId`, which is passed as a value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct UniqueId(pub(super) [u8; 128]);
+
 /// The functions that a group uses, with the signatures of `nccl.h`.
 #[derive(Debug)]
 pub(super) struct Nccl {
+    pub(super) get_unique_id: unsafe extern "C" fn(*mut UniqueId) -> c_int,
+    pub(super) comm_init_rank: unsafe extern "C" fn(*mut Handle, c_int, UniqueId, c_int) -> c_int,
     pub(super) comm_init_all: unsafe extern "C" fn(*mut Handle, c_int, *const c_int) -> c_int,
     pub(super) all_reduce:
         unsafe extern "C" fn(*const c_void, *mut c_void, usize, c_int, c_int, Handle, *mut c_void) -> c_int,
@@ -46,6 +53,8 @@ impl Nccl {
         unsafe {
             let library = NAMES.iter().find_map(|&name| libloading::Library::new(name).ok())?;
             Some(Self {
+                get_unique_id: *library.get(c"ncclGetUniqueId").ok()?,
+                comm_init_rank: *library.get(c"ncclCommInitRank").ok()?,
                 comm_init_all: *library.get(c"ncclCommInitAll").ok()?,
                 all_reduce: *library.get(c"ncclAllReduce").ok()?,
                 group_start: *library.get(c"ncclGroupStart").ok()?,

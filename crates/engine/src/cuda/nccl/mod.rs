@@ -1,13 +1,18 @@
 //! Sums over several cards by NCCL, which is looked for when a group is made.
 
 mod library;
+mod link;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use cudarc::driver::CudaContext;
 
 use super::device::Device;
 use super::error::{CudaError, call};
 use super::slice::DeviceSlice;
 use library::{FLOAT, Handle, INT_64, Nccl, SUM};
+pub use link::CudaLink;
 
 /// What the error of a failed sum calls it.
 const CALL: &str = "adding over the cards";
@@ -35,12 +40,16 @@ impl Summed<'_> {
     }
 }
 
-/// One communicator for each card of a group, all in this process.
+/// One communicator for each card that this process adds for: all cards of a group, or one among those of other processes.
 #[derive(Debug)]
 pub(crate) struct Communicators {
     nccl: &'static Nccl,
     /// The communicators; empty once a sum has failed.
     handles: Vec<Handle>,
+    /// How long a sum may take.
+    patience: Duration,
+    /// What must outlive the communicators, if they may outlive the executor of their card.
+    _context: Option<Arc<CudaContext>>,
 }
 
 // SAFETY: a communicator may be used from any thread, one at a time; the group that owns it is borrowed mutably while it is.
@@ -63,7 +72,7 @@ impl Communicators {
         let joined =
             unsafe { (nccl.comm_init_all)(handles.as_mut_ptr(), devices.len() as i32, ordinals.as_ptr()) };
         nccl.checked("joining the cards", joined)?;
-        Ok(Self { nccl, handles })
+        Ok(Self { nccl, handles, patience: PATIENCE, _context: None })
     }
 
     /// Replaces every card's numbers by the sum over all cards, which has the same bits on each, and waits for it. Every card must have
@@ -129,7 +138,7 @@ impl Communicators {
                 self.nccl.checked(CALL, unsafe { (self.nccl.comm_get_async_error)(handle, &mut status) })?;
                 self.nccl.checked(CALL, status)?;
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > self.patience {
                 return Err(CudaError::Call { call: CALL, reason: "a card does not answer".into() });
             }
             std::thread::sleep(LOOK_EVERY);

@@ -1,10 +1,10 @@
 //! Groups of several cards. On a machine with one card, that one stands for two, and NCCL joins it alone.
 
 use dapple_engine::cuda::{
-    Convolutions, CudaAddition, CudaError, CudaExecutor, CudaGroup, CudaGroupError, CudaOptions, CudaUpdate,
-    LatticeNoise, Precision, StateValues, device_count,
+    Convolutions, CudaAddition, CudaError, CudaExecutor, CudaGroup, CudaGroupError, CudaLink, CudaOptions,
+    CudaUpdate, LatticeNoise, Precision, StateValues, device_count,
 };
-use dapple_engine::{Clipping, Layout, StepStats, UpdateNumbers, UpdateRule};
+use dapple_engine::{Clipping, JointNumbers, Layout, StepStats, UpdateNumbers, UpdateRule};
 use dapple_graph::{Graph, Parameters, zoo};
 
 use super::alone;
@@ -131,6 +131,80 @@ fn groups_learn_the_bits_of_one_card() {
             got => assert!(got.unwrap() == alone, "{name}: other bits than one card alone"),
         }
     }
+}
+
+/// Executors that stand for the cards of several processes. What hosts add up is the sum of all samples, also with a card that had none, and a link that
+/// joins one card alone changes nothing.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn cards_of_several_processes_add_up_to_the_bit() {
+    let _card = alone();
+    let graph = model();
+    let open = || {
+        let mut group = CudaGroup::new(&graph, &[0], OPTIONS, CudaAddition::Host).unwrap();
+        group.load(&Parameters::init(&graph, 1)).unwrap();
+        group
+    };
+    let rule = rule(&CLIPPING, &Layout::new(&graph));
+    let summed = |group: &mut CudaGroup, parts: &[usize]| {
+        let mut sum = group.gradient_sum().unwrap();
+        for &samples in parts {
+            group.clipped_sum(&Data::new(&graph, samples, 1).batch(), &rule, &mut sum).unwrap();
+        }
+        sum
+    };
+    let mut group = open();
+    let whole = summed(&mut group, &[STEPS[0], STEPS[3]]);
+    let whole = group.gradient(whole).unwrap();
+    let mut processes = [open(), open(), open()];
+    let parts = [&[STEPS[0]][..], &[], &[STEPS[3]]];
+    let mut sums = Vec::new();
+    let mut added = vec![0; whole.len()];
+    for (group, parts) in processes.iter_mut().zip(parts) {
+        let mut sum = summed(group, parts);
+        let mut total = group.read(&mut sum, &rule).unwrap();
+        let JointNumbers::Wide(own) = total.joint() else { panic!("clipped sums are whole numbers") };
+        added.iter_mut().zip(own).for_each(|(to, from)| *to += *from);
+        sums.push((sum, total));
+    }
+    for (group, (mut sum, mut total)) in processes.iter_mut().zip(sums) {
+        let JointNumbers::Wide(own) = total.joint() else { panic!("clipped sums are whole numbers") };
+        own.copy_from_slice(&added);
+        group.write(&mut sum, &rule, &total).unwrap();
+        assert!(group.gradient(sum).unwrap() == whole, "a process has another sum");
+    }
+    if !CudaLink::is_possible() {
+        println!("links: not checked: NCCL was not found");
+        return;
+    }
+    let mut link = CudaLink::new(CudaLink::identifier().unwrap(), 0, 1);
+    for parts in [&[STEPS[0], STEPS[3]][..], &[]] {
+        let mut sum = summed(&mut group, parts);
+        group.add_over(&mut sum, &rule, &mut link).unwrap();
+        let expected = if parts.is_empty() { vec![0.0; whole.len()] } else { whole.clone() };
+        assert!(group.gradient(sum).unwrap() == expected, "a link of one card changed its sum");
+    }
+}
+
+/// A card that waits for another process in vain says so when its patience is over, and so does each later sum.
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn a_card_whose_partner_never_comes_does_not_wait_for_ever() {
+    let _card = alone();
+    if !CudaLink::is_possible() {
+        println!("not checked: NCCL was not found");
+        return;
+    }
+    let graph = model();
+    let mut group = CudaGroup::new(&graph, &[0], OPTIONS, CudaAddition::Host).unwrap();
+    group.load(&Parameters::init(&graph, 1)).unwrap();
+    let rule = rule(&CLIPPING, group.layout());
+    let mut link = CudaLink::new(CudaLink::identifier().unwrap(), 0, 2);
+    link.set_patience(std::time::Duration::from_secs(2));
+    let mut sum = group.gradient_sum().unwrap();
+    let error = group.add_over(&mut sum, &rule, &mut link).unwrap_err();
+    assert!(error.to_string().contains("a card does not answer"), "{error}");
+    assert!(group.add_over(&mut sum, &rule, &mut link).is_err());
 }
 
 /// A group whose cards have too little memory says so, and no card waits for another.

@@ -51,6 +51,15 @@ pub enum StoredFormat {
     ImageList,
     /// Pictures in shards, named by a list that also tells their sizes and what they hold.
     ImageShards,
+    /// Images and label maps in shards, named by a list like that of pictures.
+    PairShards(ClassNumbers),
+    /// Arrays of images in shards, whose records a list names.
+    ArrayShards,
+    /// Clips in shards, named by a list.
+    ClipShards {
+        /// The frames of a clip that are shown.
+        frames: u32,
+    },
     /// The files of the MNIST family.
     Idx,
     /// The binary files of CIFAR-10 and CIFAR-100.
@@ -178,6 +187,15 @@ impl RecordOrigin {
             DataFormat::ImageFolder => Self::stored(Ok(StoredFormat::ImageFolder), "folder", data, relation),
             DataFormat::ImageList => Self::stored(Ok(StoredFormat::ImageList), "folder", data, relation),
             DataFormat::ImageShards => Self::stored(Ok(StoredFormat::ImageShards), "folder", data, relation),
+            DataFormat::PairShards => {
+                let classes = ClassNumbers::check(data).map(StoredFormat::PairShards);
+                Self::stored(classes, "folder", data, relation)
+            }
+            DataFormat::ArrayShards => Self::stored(Ok(StoredFormat::ArrayShards), "folder", data, relation),
+            DataFormat::ClipShards => {
+                let clips = frames(data).map(|frames| StoredFormat::ClipShards { frames });
+                Self::stored(clips, "folder", data, relation)
+            }
             DataFormat::Idx => Self::stored(Ok(StoredFormat::Idx), "files", data, relation),
             DataFormat::Cifar => Self::stored(Ok(StoredFormat::Cifar), "files", data, relation),
             DataFormat::Npy => Self::stored(Ok(StoredFormat::Npy), "files", data, relation),
@@ -234,7 +252,9 @@ impl RecordOrigin {
         match self {
             Self::Caller => false,
             Self::Program(scenes) => matches!(scenes, ProgramScenes::MovingShapes { .. }),
-            Self::Stored { format, .. } => matches!(format, StoredFormat::Clips { .. }),
+            Self::Stored { format, .. } => {
+                matches!(format, StoredFormat::Clips { .. } | StoredFormat::ClipShards { .. })
+            }
         }
     }
 
@@ -251,11 +271,15 @@ impl StoredFormat {
             Self::ImageFolder
             | Self::ImageList
             | Self::ImageShards
+            | Self::ArrayShards
             | Self::Idx
             | Self::Cifar
             | Self::Npy
-            | Self::Clips { .. } => TargetKind::Class,
-            Self::ImagePairs(_) | Self::Cityscapes | Self::A2d2 { .. } => TargetKind::LabelMap,
+            | Self::Clips { .. }
+            | Self::ClipShards { .. } => TargetKind::Class,
+            Self::ImagePairs(_) | Self::PairShards(_) | Self::Cityscapes | Self::A2d2 { .. } => {
+                TargetKind::LabelMap
+            }
         }
     }
 }
@@ -328,8 +352,8 @@ fn frames(data: &DataSpec) -> Result<u32, SettingError> {
 
 /// Refuses keys that mean nothing for this format, because whoever wrote them expects something of them.
 fn refuse_keys(data: &DataSpec, format: DataFormat) -> Result<(), SettingError> {
-    let of_pairs = DataFormat::ImagePairs;
-    let of_sessions = DataFormat::A2d2;
+    let of_pairs = &[DataFormat::ImagePairs, DataFormat::PairShards][..];
+    let of_sessions = &[DataFormat::A2d2][..];
     if data.frames.is_some() && !format.is_of_clips() {
         let problem = format!("{} has images, and only clips have frames", format.name());
         return Err(SettingError::refused("data.frames", problem));
@@ -346,10 +370,12 @@ fn refuse_keys(data: &DataSpec, format: DataFormat) -> Result<(), SettingError> 
         (data.class_colours.is_some(), "data.class_colours", of_pairs),
         (data.train_sessions.is_some(), "data.train_sessions", of_sessions),
         (data.test_sessions.is_some(), "data.test_sessions", of_sessions),
-        (data.private.is_some(), "data.private", DataFormat::MovingShapes),
+        (data.private.is_some(), "data.private", &[DataFormat::MovingShapes][..]),
     ] {
-        if given && format != meant {
-            let problem = format!("it says nothing about {}, only about {}", format.name(), meant.name());
+        if given && !meant.contains(&format) {
+            let names: Vec<&str> = meant.iter().map(|format| format.name()).collect();
+            let problem =
+                format!("it says nothing about {}, only about {}", format.name(), names.join(" and "));
             return Err(SettingError::refused(key, problem));
         }
     }

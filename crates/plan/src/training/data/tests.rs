@@ -38,7 +38,11 @@ fn formats_tell_their_targets() {
         let data = check(&format!("format = '{}'\n{train}", format.name())).unwrap();
         let maps = matches!(
             format,
-            DataFormat::ImagePairs | DataFormat::Cityscapes | DataFormat::A2d2 | DataFormat::StreetScenes
+            DataFormat::ImagePairs
+                | DataFormat::PairShards
+                | DataFormat::Cityscapes
+                | DataFormat::A2d2
+                | DataFormat::StreetScenes
         );
         let expected = if maps { TargetKind::LabelMap } else { TargetKind::Class };
         assert_eq!(data.origin.targets(), Some(expected), "{}", format.name());
@@ -102,7 +106,10 @@ fn what_excludes_each_other_is_refused() {
             "`data.private`: it says nothing about clip-folder, only about moving-shapes",
         ),
         ("format = 'moving-shapes'\ntrain = 'a'", "`data.train`: moving-shapes are drawn by the program"),
-        ("format = 'npy'\nignore = [1]", "`data.ignore`: it says nothing about npy, only about image-pairs"),
+        (
+            "format = 'npy'\nignore = [1]",
+            "`data.ignore`: it says nothing about npy, only about image-pairs and pair-shards",
+        ),
     ] {
         let error = check(text).unwrap_err();
         assert_eq!(error.to_string(), message);

@@ -42,7 +42,7 @@ const HEAVY: usize = 128 * 1024;
 
 /// Where the tiles of one pass lie. Tile `(i, j)` makes the target positions from `(2i, 2j)` on, from the source positions from
 /// `(2i - padding, ..)` on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Tiles {
     /// The rows and columns that are read.
     source: (usize, usize),
@@ -69,7 +69,7 @@ impl Tiles {
 }
 
 /// A convolution that is done by minimal filtering.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Winograd {
     tiles: Tiles,
     channels: usize,
