@@ -34,6 +34,11 @@ fn advice() {
     let own = answer["advice"].as_array().unwrap().iter().filter(|view| view["own"] == true).count();
     assert_eq!(own, 1);
     snapshot("advise_refused", &dapple(&format!("advise {plan} --work 0")).report());
+    // More gradients than 64 bits count, and less than one gradient for the other numbers of views.
+    for (records, steps) in [("1000000000000000000", 100), ("1", 1)] {
+        let plan = format!("--batch {records} --records {records} --steps {steps} --epsilon 8 --delta 1e-5");
+        assert_eq!(dapple(&format!("advise {plan}")).code, 0, "{plan}");
+    }
 }
 
 #[test]

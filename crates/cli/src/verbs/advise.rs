@@ -118,17 +118,20 @@ fn compare(
     };
     crops.dedup();
     let area = |crop: Option<Pixels>| crop.map_or(1.0, |crop| f64::from(crop.x) * f64::from(crop.y));
-    let looked_at = (plan.batch() * plan.steps()) as f64 * f64::from(own.1) * area(own.0) * work;
+    let looked_at = plan.batch() as f64 * plan.steps() as f64 * f64::from(own.1) * area(own.0) * work;
     let mut views: Vec<u32> = VIEWS.into_iter().chain([own.1]).collect();
     views.sort_unstable();
     views.dedup();
-    let settings: Vec<(Option<Pixels>, u32)> =
+    let gradients = |&(crop, views): &(Option<Pixels>, u32)| looked_at / (f64::from(views) * area(crop));
+    let mut settings: Vec<(Option<Pixels>, u32)> =
         crops.iter().flat_map(|&crop| views.iter().map(move |&views| (crop, views))).collect();
-    let advised = |&(crop, views): &(Option<Pixels>, u32)| {
+    // Views or crops for which the work is less than one gradient are none to compare with.
+    settings.retain(|setting| *setting == own || gradients(setting) >= 1.0);
+    let advised = |setting: &(Option<Pixels>, u32)| {
+        let &(crop, views) = setting;
         let mut spec = spec.clone();
         (spec.pipeline.crop, spec.pipeline.views) = (crop, Some(views));
-        let gradients = looked_at / (f64::from(views) * area(crop));
-        let mut advised = advise(&spec, masks, gradients as u64)?;
+        let mut advised = advise(&spec, masks, gradients(setting) as u64)?;
         // Where no batch leaves so many steps, the one that leaves most is as near as it gets.
         let most = advised.by_batch.iter().map(|advice| advice.steps).max().unwrap_or(0);
         advised.by_batch.retain(|advice| advice.steps >= least.min(most));

@@ -101,7 +101,7 @@ pub fn arrangement() -> String {
 /// How many bytes the activations and the gradient of one sample take while a thread computes them, as executors for this machine plan it.
 /// The weights come on top, and what all samples share.
 pub fn sample_bytes(graph: &Graph) -> u64 {
-    CpuProgram::training(graph, &Layout::new(graph), 1, &CpuOptions::default()).sample_bytes()
+    CpuProgram::training(graph, &Layout::new(graph), 1, &CpuOptions::default(), None).sample_bytes()
 }
 
 /// An executor with a set of parameters arranged for it.
