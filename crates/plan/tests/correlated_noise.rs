@@ -367,6 +367,11 @@ fn what_is_not_proved_is_refused() {
     ] {
         assert!(refused(more).contains(word), "{more:?}: {}", refused(more));
     }
+    for (key, value) in [("noise.coefficients", "square-root"), ("noise.iterates", "last")] {
+        let error = Plan::check(&spec(&RECORDS, &[(key, value)])).unwrap_err();
+        assert!(error.to_string().starts_with(key) && error.hint().is_some(), "{error}");
+        plan(&RECORDS, &[(key, value), ("noise.bands", "1")]);
+    }
     let phases = "[privacy]\ndelta = 1e-5\nnoise_multiplier = 1.0\n[sampling]\nbatch = 10\nrecords = 100\n[noise]\nbands = 2\n[[phases]]\nsteps = 3\n[[phases]]\nsteps = 4\nnoise_multiplier = 2.0\n";
     let error = Plan::check(&PlanSpec::from_toml(phases).unwrap()).unwrap_err().to_string();
     assert!(error.contains("phases"), "{error}");

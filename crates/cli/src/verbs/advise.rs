@@ -89,6 +89,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return output::print_json(&Answer { epsilon, noise, advice: &found });
     }
     output::print(&table(&found, noise)?.to_text(TextStyle::default()))?;
+    output::say(
+        arguments.common.output.quiet,
+        "noise: an estimate of that in what is learned, over that of the plan as it is; no bound",
+    );
     if let Some(own) = found.iter().find(|view| view.own) {
         output::say(arguments.common.output.quiet, &own.advised.best.toml());
     }

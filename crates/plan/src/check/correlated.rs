@@ -48,7 +48,8 @@ impl CorrelatedNoise {
         (batch, records, steps): (u64, u64, u64),
     ) -> Result<Option<Self>, PlanError> {
         let bands = match spec.noise.bands {
-            None | Some(Bands::Count(1)) => return Ok(None),
+            None => return without_bands(spec).map(|()| None),
+            Some(Bands::Count(1)) => return Ok(None),
             Some(Bands::Count(bands)) => bands,
             Some(Bands::Auto) => {
                 return Err(PlanError::invalid(
@@ -154,6 +155,21 @@ impl CorrelatedNoise {
         let rest = steps % bands;
         let cut = Chances { reach: self.reach(rest as usize), count: u64::from(rest > 0) };
         [whole, cut].into_iter().filter(|chances| chances.count > 0).collect()
+    }
+}
+
+/// Refuses what says how noise cancels where none does.
+fn without_bands(spec: &PlanSpec) -> Result<(), PlanError> {
+    let given = [
+        ("noise.coefficients", spec.noise.coefficients.is_some()),
+        ("noise.iterates", spec.noise.iterates.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((key, _)) => {
+            let problem = "has no meaning where each step has noise of its own";
+            Err(PlanError::invalid(key, problem, "leave it out, or give noise.bands"))
+        }
     }
 }
 
