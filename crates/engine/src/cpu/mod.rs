@@ -285,6 +285,10 @@ impl Loaded<'_, '_> {
             carried,
             ..
         } = executor;
+        if let Some(whole) = training.whole().filter(|_| batch.submodel.is_some() && workers.is_empty()) {
+            // Weights, too, find their place before there are buffers.
+            pool.install(|| weights.arrange(whole, *lanes, self.parameters));
+        }
         let (graph, program) = training.chosen(graph);
         let sharing = program.sharing(&training.options(options));
         let mut stats = StepStats {

@@ -47,14 +47,16 @@ impl StepPrograms {
         views: usize,
         options: &CpuOptions,
     ) -> Result<bool, EngineError> {
-        let graph = graph(whole, &self.submodels, submodel)?;
+        graph(whole, &self.submodels, submodel)?;
         if self.views != views {
             self.programs.iter_mut().for_each(|program| *program = None);
             (self.views, self.last) = (views, None);
         }
         let number = number(submodel);
-        // The whole model is planned in any case, because its submodels keep to its memory.
-        for (number, graph) in [(0, whole), (number, graph)] {
+        // The whole model is planned in any case, because its submodels keep to its memory; and with the first submodel all of them, before there are
+        // buffers, because what is kept for good would come to lie between these and the allocator could not give their memory to the next submodel.
+        let others = if submodel.is_some() { &self.submodels[..] } else { &[] };
+        for (number, graph) in std::iter::once(whole).chain(others).enumerate() {
             if self.programs[number].is_none() {
                 let like = self.programs[0].as_ref();
                 self.programs[number] = Some(CpuProgram::training(graph, layout, views, options, like));
