@@ -208,6 +208,21 @@ mod tests {
         }
     }
 
+    /// The page of a run, which knows a level and a sampling, draws in the colour that comparisons of methods have.
+    #[test]
+    fn a_method_has_the_colour_of_its_level() {
+        use Method::{AddRemove, Masked, Patch, PatchPoisson, Record, RecordPoisson};
+        for own in [Record, RecordPoisson, AddRemove, Patch, PatchPoisson, Masked] {
+            let spec = own.of(PlanSpec::default());
+            let (relation, scheme) = (spec.privacy.relation.unwrap(), spec.sampling.scheme.unwrap());
+            assert_eq!(own.color(), method::of_level(relation.name(), scheme.name()), "{own}");
+        }
+        // No two methods of a comparison look alike.
+        let colors: std::collections::BTreeSet<usize> =
+            Method::value_variants().iter().map(|method| method.color()).collect();
+        assert_eq!(colors.len(), Method::value_variants().len());
+    }
+
     #[test]
     fn methods_order_by_what_they_must_hide() {
         let spec = PlanSpec::from_toml(
