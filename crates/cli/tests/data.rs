@@ -1,4 +1,4 @@
-//! `dapple data get`: from an unpacked package to files that plans read. Nothing is fetched here.
+//! `dapple data`: from an unpacked package to files that plans read, where nothing is fetched, and what lists of arrays need.
 
 #![allow(clippy::unwrap_used)]
 
@@ -79,4 +79,36 @@ fn what_is_not_the_package_is_refused() {
         assert_eq!((run.code, run.stdout.as_str()), (code, ""), "{said}: {}", run.stderr);
         assert!(run.stderr.contains(said) && run.stderr.contains("hint: "), "{said}: {}", run.stderr);
     }
+}
+
+/// Arrays are cut into files, so they need a place for these and a number of them; what is no array takes neither place nor labels.
+#[test]
+fn lists_of_arrays_say_what_they_need() {
+    let images = |folder: &Path| {
+        std::fs::write(folder.join("images.npy"), common::npy("|u1", "3, 2, 2", &[7; 12])).unwrap();
+        std::fs::write(folder.join("labels.npy"), common::npy("|u1", "3,", &[0, 1, 0])).unwrap();
+    };
+    const LIST: &str = "data list images.npy --out list.csv";
+    for (rest, message) in [
+        ("--format npy --labels labels.npy", "error: arrays are cut into one for each shard"),
+        (
+            "--format npy --labels labels.npy --into a --shards folders",
+            "error: arrays lie in no folders of shards",
+        ),
+        ("--format npy --into a", "error: `data.train_labels` is missing"),
+        ("--into a", "error: --into is for arrays, and images.npy are no arrays"),
+        ("--labels labels.npy", "error: --labels is for arrays, and images.npy are no arrays"),
+    ] {
+        let run = dapple_with(&format!("{LIST} {rest}"), images);
+        assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{}", run.stderr);
+        assert!(run.stderr.starts_with(message) && run.stderr.contains("hint: "), "{}", run.stderr);
+        assert_eq!(run.files(), ["images.npy", "labels.npy"], "{rest}");
+    }
+    let run =
+        dapple_with(&format!("{LIST} --format npy --labels labels.npy --into a --shards 2 --json"), images);
+    let expected = serde_json::json!({"list": "list.csv", "format": "array-shards", "records": 3});
+    assert_eq!(
+        (run.json(), run.files()),
+        (expected, ["a", "images.npy", "labels.npy", "list.csv"].map(str::to_owned).to_vec())
+    );
 }
