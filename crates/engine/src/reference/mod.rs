@@ -174,7 +174,7 @@ impl<'g> ReferenceExecutor<'g> {
             }
             stats.unclipped += usize::from(rule.leaves(&factors));
             stats.losses.push(loss as f32);
-            stats.norms.push(squared.iter().sum::<f64>().sqrt() as f32);
+            stats.norms.push(rule.norm(&squared) as f32);
         }
         self.project(&mut sum);
         Ok((sum, stats))
