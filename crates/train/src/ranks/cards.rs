@@ -20,7 +20,7 @@ impl HeldCards {
     #[cfg(feature = "cuda")]
     pub(super) fn of(choice: &DeviceChoice, first: bool) -> Self {
         use dapple_engine::cuda::{CudaLink, card_identities};
-        if *choice == DeviceChoice::Cpu {
+        if on_processors(choice) {
             return Self::default();
         }
         let (cards, problem) = match card_identities() {
@@ -37,27 +37,22 @@ impl HeldCards {
 
     #[cfg(not(feature = "cuda"))]
     pub(super) fn of(choice: &DeviceChoice, _: bool) -> Self {
-        let problem =
-            (*choice != DeviceChoice::Cpu).then(|| "this program was built without CUDA".to_owned());
+        let problem = (!on_processors(choice)).then(|| "this program was built without CUDA".to_owned());
         Self { problem, ..Self::default() }
     }
 
     /// The number of each rank's card; `None` if all compute on their processors. `all` are the ranks in order, each with the machine that it is on:
-    /// the k-th rank of a machine takes its k-th card, or that of the list that was given, and if a single one was given, that one. `auto` takes cards
-    /// if every rank has one, and lets ranks share them where there are too few.
+    /// the k-th rank of a machine takes its k-th card, or that of the list that was given, and if a single one was given, that one.
     ///
     /// # Errors
     /// A rank without the card that was asked for, because ranks compute all on cards or all on processors.
     fn choose(choice: &DeviceChoice, all: &[(&str, &Self)]) -> Result<Option<Vec<usize>>, (usize, String)> {
         let before = |rank: usize| all[..rank].iter().filter(|(machine, _)| *machine == all[rank].0).count();
-        let counts = || all.iter().map(|(_, held)| held.cards.len());
         let mut chosen = Vec::with_capacity(all.len());
         for (rank, (_, held)) in all.iter().enumerate() {
             let (count, place) = (held.cards.len(), before(rank));
             let card = match choice {
-                DeviceChoice::Cpu => return Ok(None),
-                DeviceChoice::Auto if counts().any(|count| count == 0) => return Ok(None),
-                DeviceChoice::Auto => place % count,
+                DeviceChoice::Cpu | DeviceChoice::Auto => return Ok(None),
                 DeviceChoice::Cuda(number) => *number as usize,
                 DeviceChoice::AllCards => place,
                 DeviceChoice::Cards(list) => match list.numbers().nth(place) {
@@ -101,6 +96,11 @@ impl HeldCards {
     }
 }
 
+/// Whether ranks compute on their processors. They take cards only if a plan names them.
+fn on_processors(choice: &DeviceChoice) -> bool {
+    matches!(choice, DeviceChoice::Cpu | DeviceChoice::Auto)
+}
+
 /// The card of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RankCard {
@@ -135,7 +135,7 @@ mod tests {
         let ranks = [("one", &four), ("two", &two), ("one", &four), ("two", &two)];
         for (choice, expected) in [
             ("cpu", None),
-            ("auto", Some(vec![0, 0, 1, 1])),
+            ("auto", None),
             ("cuda:all", Some(vec![0, 0, 1, 1])),
             ("cuda", Some(vec![0; 4])),
             ("cuda:1", Some(vec![1; 4])),
@@ -143,9 +143,8 @@ mod tests {
         ] {
             assert_eq!(numbers(choice, &ranks).unwrap(), expected, "{choice}");
         }
-        // Two cards for three ranks are shared only where nobody said otherwise.
+        // Ranks share a card only if a single one is named.
         let three = [("two", &two); 3];
-        assert_eq!(numbers("auto", &three).unwrap(), Some(vec![0, 1, 0]));
         for choice in ["cuda:all", "cuda:1,0"] {
             assert_eq!(numbers(choice, &three).unwrap_err().0, 2, "{choice}");
         }

@@ -28,7 +28,7 @@ fn ranks_have_the_bits_of_one_process_on_the_card() {
     if !CudaLink::is_possible() {
         println!("one rank by NCCL: not checked: NCCL was not found");
     }
-    for (ranks, device) in [(1, "cuda:0"), (1, "auto"), (2, "cuda:0"), (3, "auto")] {
+    for (ranks, device) in [(1, "cuda:0"), (1, "cuda:all"), (2, "cuda:0"), (3, "cuda:0")] {
         let (request, name) = (request(&first(device)), format!("{ranks}-{}", device.replace(':', "-")));
         let others = vec![Some(request.clone()); ranks - 1];
         let outcome = among(&others, |group| {
